@@ -124,7 +124,7 @@ def _rows(item: Mapping[str, Any], defs: Mapping[str, Any], name: str) -> list[A
 
 
 class OurJudge:
-    """A judge with instant answers that keeps its prompts; ballots or two ratings are one request, as with ``n``."""
+    """A judge with instant answers that keeps its prompts; votes or two ratings are one request, as with ``n``."""
 
     model = "instant"
     reads_instructions = True
@@ -135,7 +135,7 @@ class OurJudge:
 
     @property
     def answers_several(self) -> bool:
-        """Whether ballots are one question; also if prompts are not kept."""
+        """Whether votes are one question; also if prompts are not kept."""
         return self.sent is not None
 
     async def ask(self, prompt: Prompt) -> Reply:

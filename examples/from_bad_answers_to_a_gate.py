@@ -38,7 +38,7 @@ def spanscore(*words: str, folder: Path) -> int:
 
 
 def traffic(folder: Path) -> None:
-    """Have the demo make requests; half-way its retriever finds any pages, and the model answers all the same."""
+    """Have the demo make requests; for a while its retriever finds any pages, and the model answers all the same."""
     words = ("demo", "--requests", "80", "--rate", "1", "--out", "spans.jsonl", "--json")
     print(f"$ spanscore {shlex.join(words)}", flush=True)
     done = subprocess.run([*COMMAND, *words], cwd=folder, check=True, capture_output=True, text=True)

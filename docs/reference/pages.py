@@ -96,10 +96,28 @@ def _error_page(kind: type) -> str:
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
+_BUDGET_SPENT = {3: "`judge.budget` is spent, and no file is written"}
+_INTERRUPTED = {130: "Ctrl-C"}
 _EXITS = {
-    "check": "0: no fault · 2: a fault, each told with its key · 3: with `--ready`, this environment lacks something",
+    "check": {
+        0: "no error",
+        2: "an error; the message names its key",
+        3: "with `--ready`, this environment lacks something",
+    },
+    "worker": {3: "there is no source to read"},
+    "preview": _INTERRUPTED,
+    "replay": _INTERRUPTED,
+    "compare": {
+        1: "a metric is worse by more than `--tolerance`",
+        3: "no metric is worse, and a verdict is still open",
+    },
+    "evaluate": {1: "a quality fell", 3: "too many cases have no score", **_INTERRUPTED},
+    "annotations": {1: "import: a line is wrong, or an annotation may not have arrived"},
+    "tune": _BUDGET_SPENT | _INTERRUPTED,
+    "adapt": _BUDGET_SPENT | _INTERRUPTED,
 }
-_EXITS_OF_ALL = "0 · 2: what the user gave is wrong; one message on stderr, and no traceback"
+"""Command → its exit codes, and their meanings."""
+_EXITS_OF_ALL = {0: "", 2: "a given value is wrong; one message on stderr, and no traceback"}
 
 
 def cli() -> str:
@@ -119,17 +137,21 @@ def _command(command: CommandInfo) -> str:
             value = "" if kind is bool else f" {_metavar(kind, info)}"
             options.append([", ".join(f"`{name}{value}`" for name in names), _default(one.default), _help(info)])
         else:
-            needed = "required" if one.default is one.empty else "optional"
-            arguments.append([f"`{_metavar(kind, info)}`", needed, _help(info)])
+            arguments.append([f"`{_metavar(kind, info)}`", _default(one.default) or "optional", _help(info)])
     rows = [plain(paragraph) for paragraph in _plain(command.help or "").split("\n\n")]
     parts = [
         f"## spanscore {command.name}",
         *rows,
-        *([table(["argument", "", "what it is"], arguments)] if arguments else []),
+        *([table(["argument", "default", "what it is"], arguments)] if arguments else []),
         *([table(["option", "default", "what it does"], options)] if options else []),
-        f"Exit codes: {_EXITS.get(command.name or '', _EXITS_OF_ALL)}.",
+        f"Exit codes: {_exits(command.name or '')}.",
     ]
     return "\n\n".join(parts)
+
+
+def _exits(command: str) -> str:
+    codes = _EXITS_OF_ALL | _EXITS.get(command, {})
+    return " · ".join(f"{code}: {codes[code]}" if codes[code] else str(code) for code in sorted(codes))
 
 
 def _metavar(kind: Any, info: Any) -> str:
@@ -142,7 +164,9 @@ def _metavar(kind: Any, info: Any) -> str:
 
 
 def _default(value: Any) -> str:
-    return "" if value in (None, "", False, inspect.Parameter.empty) else f"`{getattr(value, 'value', value)}`"
+    if value is inspect.Parameter.empty:
+        return "required"
+    return "" if value is None or value is False or value == "" else f"`{getattr(value, 'value', value)}`"
 
 
 def _help(info: Any) -> str:

@@ -118,9 +118,7 @@ def test_a_metric_of_two_steps_takes_two_rounds_and_a_vote_is_one_question(sampl
     assert server.questions() == [18, 6]
 
 
-def test_ballots_for_a_provider_without_several_answers_are_questions_of_one_batch(
-    samples: Path, tmp_path: Path
-) -> None:
+def test_votes_for_a_provider_without_several_answers_are_questions_of_one_batch(samples: Path, tmp_path: Path) -> None:
     critic = "{aspect_critic: {definition: a, strictness: 3}}"
     with BatchServer(verdict) as server:
         evaluated(samples, configured(tmp_path, server, critic, provider="anthropic"), "--batch")
@@ -364,7 +362,7 @@ def test_the_same_command_goes_on_and_sends_nothing_twice(
 
     done = evaluated(samples, config, "--batch")
 
-    assert "1 batch of an earlier run: their answers are fetched, and no question is sent twice" in done.stderr
+    assert "1 batch of an earlier run: only questions without an answer are sent again" in done.stderr
     assert server.questions() == [6]
     assert column(rows_in(out_of(samples)), "value") == [0, 1, 0, 1, 0, 1]
     assert not out_of(samples).with_name("scores.jsonl.batches").exists()

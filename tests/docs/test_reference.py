@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,7 +32,7 @@ from spanscore import errors, semconv
 from spanscore import semconv as attributes
 from spanscore import semconv as instruments
 from spanscore.cli._schema import example_file, keys_in, schema, sections
-from spanscore.cli.main import app
+from spanscore.cli.main import app, command_names
 from spanscore.config import Capture
 from spanscore.config.durable import ValueInFile
 from spanscore.config.messages import file_fields
@@ -148,6 +151,41 @@ def test_every_command_and_option_is_reported() -> None:
     for name in commands:
         output = CliRunner().invoke(app(), [name, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
         assert {*re.findall(r"--[a-z][a-z-]+", output)} - {"--help"} <= {*re.findall(r"--[a-z][a-z-]+", page)}, name
+
+
+def test_a_default_of_zero_and_a_required_option_are_reported() -> None:
+    page = WRITTEN["docs/reference/cli.md"]
+
+    assert [
+        row for row in ("| `--tolerance X` | `0", "| `--timeout SECONDS` | `0", "| `--seed N` | `0") if row not in page
+    ] == []
+    assert "| `--language TEXT`, `-l TEXT` | required |" in page
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_every_exit_code_that_a_command_has_is_reported(name: str) -> None:
+    part = WRITTEN["docs/reference/cli.md"].partition(f"## spanscore {name}\n")[2]
+    reported = {*map(int, re.findall(r"(?:^|· )(\d+)", part.partition("Exit codes: ")[2].partition("\n")[0]))}
+
+    assert reported == {0, 2, *_exit_codes(name)}
+
+
+def _exit_codes(command: str) -> set[int]:
+    """Return the exit codes in a command's module, and in the run that it imports."""
+    own = import_module(f"spanscore.cli.{command}")
+    runs = re.findall(r"from (spanscore\.cli\._\w+_run) import", inspect.getsource(own))
+    return {code for module in (own, *map(import_module, runs)) for code in _exit_codes_in(module)}
+
+
+def _exit_codes_in(module: ModuleType) -> Iterator[int]:
+    """Yield the numbers in ``Exit(…)``, and the named numbers in ``return`` and ``exit_code = …``."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        is_exit = isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Exit"
+        is_code = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "exit_code"
+        if is_exit or is_code or isinstance(node, ast.Return):
+            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            literals = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and is_exit]
+            yield from (code for code in [*literals, *(vars(module).get(name) for name in names)] if type(code) is int)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ async def test_a_shape_may_read_a_text_without_json_and_sees_the_evidence() -> N
         await read_as("maybe")
 
 
-async def test_the_repair_of_a_ballot_keeps_its_number() -> None:
+async def test_the_repair_of_a_vote_keeps_its_number() -> None:
     judge = Answers("hm", '{"text": "{\\"verdict\\": 0}"}')
 
     await ask(judge, Prompt(step="critique", instruction="", evidence={}, output=Answer, vote_index=4))

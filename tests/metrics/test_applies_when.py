@@ -61,7 +61,7 @@ def test_one_call_asks_both_and_the_condition_first():
     assert text.index('"applies"') < text.index('"verdict"')
 
 
-def test_most_ballots_say_whether_it_applies():
+def test_most_votes_say_whether_it_applies():
     no, yes = {"applies": 0}, {"applies": 1, "verdict": 1}
 
     assert critic(scripted(no, yes, no), strictness=3).score_sync(REFUND).reason == "not applicable"

@@ -1,4 +1,4 @@
-"""AspectCritic: ballots are really cast, and a tie does not pass."""
+"""AspectCritic: votes are really asked for, and a tie does not pass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_majority_decides_and_one_of_its_voters_gives_the_reason() -> None:
     assert score.explanation == "2 of 3 votes for 0: voter 1 says 0"
 
 
-def test_ballots_are_numbered_and_open_at_the_same_time() -> None:
+def test_votes_are_numbered_and_open_at_the_same_time() -> None:
     most = 0
 
     class Waiting:
@@ -53,7 +53,7 @@ def test_ballots_are_numbered_and_open_at_the_same_time() -> None:
     assert (judge.open, most) == ([0, 1, 2, 3, 4], 5)
 
 
-def test_a_lost_ballot_does_not_count() -> None:
+def test_a_lost_vote_does_not_count() -> None:
     score = AspectCritic(votes(1, 1), definition="Polite?", strictness=3).score_sync(SAMPLE)
 
     assert (score.value, score.votes) == (1.0, Votes(requested=3, received=2))
@@ -66,7 +66,7 @@ def test_a_tie_is_the_failing_verdict(direction: Any, value: float) -> None:
     assert (score.value, score.label) == (value, "fail")
 
 
-def test_without_any_ballot_there_is_no_score() -> None:
+def test_without_any_vote_there_is_no_score() -> None:
     class Away:
         model = "away"
 

@@ -101,7 +101,7 @@ def test_an_answer_that_was_repaired_counts_as_if_it_had_come_so(name: str) -> N
 
 
 @names
-def test_a_repair_that_fails_leaves_no_number_but_that_of_the_other_ballots(name: str) -> None:
+def test_a_repair_that_fails_leaves_no_number_but_that_of_the_other_votes(name: str) -> None:
     for case, _, asked in readable(name):
         for place, call in enumerate(case["judge"]):
             unread = {"step": call["step"], "raw": "I am not sure, sorry."}
@@ -112,7 +112,7 @@ def test_a_repair_that_fails_leaves_no_number_but_that_of_the_other_ballots(name
 
 
 @names
-def test_an_answer_that_does_not_come_leaves_no_number_but_that_of_the_other_ballots(name: str) -> None:
+def test_an_answer_that_does_not_come_leaves_no_number_but_that_of_the_other_votes(name: str) -> None:
     for case, _, judge in made(name):
         asked = Counter(prompt.step for prompt in judge.calls)
         given = Counter(call["step"] for call in case["judge"])

@@ -141,7 +141,7 @@ def test_strictness_asks_the_whole_bundle_several_times() -> None:
     assert [(prompt.vote_index, len(prompt.criteria)) for prompt in asked.calls] == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_a_metric_with_one_ballot_joins_the_first_ballot_of_the_others() -> None:
+def test_a_metric_with_one_vote_joins_the_first_vote_of_the_others() -> None:
     asked = scripted({"once": POLITE, "often": POLITE}, {"often": POLITE}, {"often": POLITE})
     once, often = (
         AspectCritic(asked, name=name, definition="d", strictness=votes, bundle=True)

@@ -44,7 +44,7 @@ def test_a_repeated_or_invented_sentence_does_not_count() -> None:
     assert score.explanation.endswith("2 extracted sentences are repeated or not in the contexts, and do not count.")
 
 
-def test_ballots_are_cast_side_by_side_and_lost_ones_do_not_count() -> None:
+def test_votes_are_asked_side_by_side_and_lost_ones_do_not_count() -> None:
     judge = SideBySide([answer("It is long."), answer("It is long.")], rounds=(3,))
 
     score = ContextRelevancyV0(judge, strictness=3).score_sync(SAMPLE)

@@ -185,7 +185,7 @@ def test_a_second_judge_is_seen_beside_the_first() -> None:
         assert evaluation.attributes.get(semconv.EVALUATION_SOURCE) == span.attributes.get(semconv.EVALUATION_SOURCE)
 
 
-def test_each_ballot_of_a_vote_is_seen() -> None:
+def test_each_vote_of_a_score_is_seen() -> None:
     votes = AspectCritic(Answers(GOOD, BAD, GOOD), definition="Is it polite?", name="polite", strictness=3)
 
     trace = scored(votes, capture=Capture(content=True))

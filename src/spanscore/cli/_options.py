@@ -32,8 +32,12 @@ UnitsSince = Annotated[
 UnitsUntil = Annotated[
     str, typer.Option(metavar="TIME", help="Units that began before: 7d, 12h, or 2026-07-01T12:00Z.")
 ]
-TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store since 7d, 12h, 2026-07-01T12:00Z.")]
-TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Traces of a store before 7d, 12h, 2026-07-01T12:00Z.")]
+TracesSince = Annotated[
+    str, typer.Option(metavar="TIME", help="For a trace store: since 7d (ago, default), 12h, or 2026-07-01T12:00Z.")
+]
+TracesUntil = Annotated[
+    str, typer.Option(metavar="TIME", help="For a trace store: before 7d (ago), 12h, or 2026-07-01T12:00Z.")
+]
 ContextTokens = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Tokens of all contexts of a request together. Default: about 150."),
@@ -45,7 +49,7 @@ InBatches = Annotated[
     typer.Option(
         "--batch",
         help="Ask the judge by its provider's batch endpoint (openai:MODEL, anthropic:MODEL), at half price. Each step of a "
-        "metric takes up to a day. The ids of the batches are kept in FILE.batches, in the folder of the scores.",
+        "metric takes up to a day. The batches' ids are in *.batches next to the scores, so evaluate needs --out.",
     ),
 ]
 CancelBatches = Annotated[

@@ -35,8 +35,8 @@ def adapt(
     [bold]spanscore adapt faithfulness --language german --out prompts/[/bold]
 
     The instruction and the texts of the examples are translated. Keys, numbers, names in backticks, verdict words and the form
-    of the examples must stay: a lost word is repaired once, and then the command fails and writes no file. Read the file, and
-    set "reviewed" in it to true; until then each process that loads it logs a warning.
+    of the examples must stay: a lost word is repaired once. If it is lost again, the command fails and writes no file. Read the
+    file, and set "reviewed" in it to true; until then each process that loads it logs a warning.
     """
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Adapting {printable(metric)}: loading libraries …")  # this takes seconds

@@ -91,7 +91,7 @@ def annotations(
 
     [bold]spanscore annotations label cases.jsonl --metric faithfulness[/bold] shows one case at a time, and the judge's verdict
     only after your choice. The labels are for [bold]calibrate[/bold], [bold]tune[/bold] and [bold]import[/bold].
-    A second run continues. It needs the extra report.
+    A second run continues. Needs the extra [bold]report[/bold].
 
     [bold]spanscore annotations import labels.jsonl[/bold] sends each annotation as a span below its unit.
     The [bold]OTEL_EXPORTER_OTLP_*[/bold] variables set the destination. As with [bold]feedback()[/bold], each annotation is a

@@ -88,8 +88,8 @@ def calibrate(
         typer.Option(
             metavar="FILE",
             help="The judge's verdicts, if the lines have no scores: rows of spanscore evaluate --out, matched by sample; "
-            "or spans with scores (OTLP-JSON lines), matched by trace_id and span_id. The printed pass rate is that of "
-            "the whole file.",
+            "or spans with scores (OTLP-JSON lines), matched by trace_id and span_id. The printed pass rate is then "
+            "that of all rows in this FILE, not only of the labelled ones.",
         ),
     ] = None,
     config: Annotated[

@@ -1,4 +1,4 @@
-"""``spanscore demo``: scores a real chain and a real agent live; retrieval breaks half-way, and the scores reveal it."""
+"""``spanscore demo``: scores a real chain and a real agent live; retrieval breaks for a while, and the scores reveal it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def demo(
     svg: Annotated[Path | None, typer.Option(help="Also write the output as an SVG picture.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
-    """Run a small RAG chain and an agent, score them live, break retrieval half-way, and see which scores notice.
+    """Run a small RAG chain and an agent, score them live, break retrieval for a while, and see which scores notice.
 
     The demo needs no key, no server and no network. Ctrl-C ends it early with the results so far.
     """

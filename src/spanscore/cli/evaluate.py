@@ -37,13 +37,13 @@ def evaluate(
     ] = None,
     judge: Annotated[
         str,
-        typer.Option(help="The judge: provider:model (openai:gpt-5), or lexical, the offline heuristic (default)."),
+        typer.Option(help="provider:model (openai:gpt-5) or lexical (offline). Default: that of --config, or lexical."),
     ] = "",
     embeddings: Annotated[
         str,
         typer.Option(
-            help="For metrics that compare meanings: provider:model, such as openai:MODEL; or lexical, which counts words "
-            "(default with the lexical judge)."
+            help="For metrics that compare meanings: provider:model, such as openai:MODEL; or lexical, which counts words. "
+            "Default: those of --config; without them lexical if the judge is lexical."
         ),
     ] = "",
     out: Annotated[

@@ -30,7 +30,7 @@ def spool(
             "--drop-older-than",
             metavar="AGE",
             parser=option_parser(parse_duration),
-            help="Delete rows that are older than this (7d, 12h), unless a running process holds them. They have no outcome.",
+            help="Delete rows older than this (7d, 12h), unless a running process holds them. Deleted rows are in no count.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,

@@ -132,7 +132,7 @@ class AspectCritic(GradedMetric):
         evidence, (critique,) = self.evidence(sample), self.questions
         failing = 0 if self.scale.direction == "higher" else 1
         return await voted(
-            lambda ballot: self.ask(critique, evidence, vote_index=ballot),
+            lambda index: self.ask(critique, evidence, vote_index=index),
             self.votes,
             field="verdict",
             tie=lambda _: failing,

@@ -116,7 +116,7 @@ class Category(GradedMetric):
         """Ask the judge ``strictness`` times, then return the most frequent category."""
         evidence, (question,), listed = self.evidence(sample), self.questions, self.scale.categories
         return await voted(
-            lambda ballot: self.ask(question, evidence, vote_index=ballot),
+            lambda index: self.ask(question, evidence, vote_index=index),
             self.votes,
             field="category",
             tie=lambda words: min(multimode(words), key=listed.index),

@@ -19,7 +19,7 @@ from spanscore.metrics.kit.base import Finding, language_wanted
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
-from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, votes_wanted
 
 PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 """Function from pairs of sentences to similarities, 0 (unrelated) … 1 (the same), such as ``CrossEncoder(…).predict``."""
@@ -116,7 +116,7 @@ class ContextRelevancyV0(JudgedMetric):
         prompts: OwnPrompts | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
-        self.votes = ballots_wanted(strictness)
+        self.votes = votes_wanted(strictness)
         self.agreement = agreement
         self.cross_encoder = cross_encoder
         self._pairs = _pair_scorer(agreement, cross_encoder, name)
@@ -127,7 +127,7 @@ class ContextRelevancyV0(JudgedMetric):
         """Ask the judge k times, then compare the extracted sentences."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context}
-        answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, vote_index=i), self.votes)
+        answers = await ask_votes(lambda i: self.ask(EXTRACT_SENTENCES, evidence, vote_index=i), self.votes)
         # Long texts take long to cut and compare, so this does not run on the loop of all judges.
         compared = await run_interruptibly(None, self._compared, context, answers)
         return replace(compared, votes=Votes(requested=self.votes, received=len(answers)))

@@ -13,7 +13,7 @@ from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.kit.averages import COSINE, NO_LENGTH, compared, wanted_embedder
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
-from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, votes_wanted
 
 Noncommittal = Literal["all", "majority", "any"]
 NONCOMMITTAL = "The answer is noncommittal."
@@ -89,7 +89,7 @@ class ResponseRelevancy(JudgedMetric):
         self._embedder = wanted_embedder(name, embeddings, self._judge)
         self.embeddings = embedder_name(self._embedder)
         self.noncommittal = noncommittal
-        self.votes = ballots_wanted(strictness)
+        self.votes = votes_wanted(strictness)
 
     def beginning(self, kind: str) -> tuple[str, int]:
         """Return the response, as the judge is not shown the question."""
@@ -98,7 +98,7 @@ class ResponseRelevancy(JudgedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Let the judge guess the question, then compare the guesses with the real question."""
         evidence = {"response": sample.response}
-        guesses = await cast_ballots(lambda i: self.ask(GENERATE_QUESTION, evidence, vote_index=i), self.votes)
+        guesses = await ask_votes(lambda i: self.ask(GENERATE_QUESTION, evidence, vote_index=i), self.votes)
         votes = Votes(requested=self.votes, received=len(guesses))
         asking = [guess for guess in guesses if guess.question.strip()]
         if not asking:

@@ -150,8 +150,8 @@ class TopicAdherence(JudgedMetric):
             raise JudgeUnparseable(f"the judge gave no flag for any of {len(topics)} topics")
         return kept
 
-    async def _flags(self, evidence: Mapping[str, Any], ballot: int) -> list[bool]:
-        answer = await self.ask(CLASSIFY_TOPICS, evidence, vote_index=ballot)
+    async def _flags(self, evidence: Mapping[str, Any], vote_index: int) -> list[bool]:
+        answer = await self.ask(CLASSIFY_TOPICS, evidence, vote_index=vote_index)
         return [_truth(flag) for flag in answer.classifications]
 
 

@@ -176,7 +176,7 @@ async def test_whatever_becomes_of_the_file_every_question_is_answered(tmp_path:
         holder.execute("PRAGMA locking_mode=EXCLUSIVE")
         holder.execute("BEGIN EXCLUSIVE")
 
-    replies = [await cached.ask(replace(QUESTION, vote_index=ballot)) for ballot in range(3)]
+    replies = [await cached.ask(replace(QUESTION, vote_index=vote)) for vote in range(3)]
     holder.close()
 
     assert [reply.text for reply in replies] == [GOOD] * 3

@@ -68,7 +68,7 @@ async def test_a_question_that_was_answered_is_not_asked_again() -> None:
         replace(QUESTION, instruction="Is it kind?"),
         replace(QUESTION, evidence={"response": "Go away."}),
     ],
-    ids=["ballot", "step", "schema", "instruction", "evidence"],
+    ids=["vote", "step", "schema", "instruction", "evidence"],
 )
 async def test_another_question_is_asked(other: Any) -> None:
     inner = Answers(GOOD)

@@ -65,7 +65,7 @@ def limited(judge: Any, **settings: Any) -> Any:
 
 
 async def cast(judge: Any, votes: int = 5, *, about: str = "a") -> list[Any]:
-    """Cast a vote and return the result of each ballot."""
+    """Ask for votes and return the result of each."""
     prompts = [
         Prompt(
             step="critique", instruction="Judge.", evidence={"answer": about}, output=BinaryAnswer, vote_index=number
@@ -103,7 +103,7 @@ async def test_a_vote_that_fails_is_asked_again_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("error", [JudgeTimeout("late"), JudgeError("no", error_type="declined")])
-async def test_a_vote_that_is_lost_is_one_call_and_every_ballot_is_reported(error: JudgeError) -> None:
+async def test_votes_that_are_lost_are_one_call_and_every_vote_is_reported(error: JudgeError) -> None:
     with recorded_calls() as calls:
         vote = await cast(limited(Voting(error), max_attempts=1))
 
@@ -122,7 +122,7 @@ async def test_answers_that_the_judge_did_not_give_are_asked_for_one_by_one() ->
     assert [reply.text for reply in vote] == [SAID] * 5
 
 
-async def test_a_judge_that_gives_one_answer_to_a_question_is_asked_for_each_ballot() -> None:
+async def test_a_judge_that_gives_one_answer_to_a_question_is_asked_for_each_vote() -> None:
     inner = Voting()
     inner.answers_several = False
 
@@ -197,7 +197,7 @@ async def test_a_vote_that_is_cancelled_is_recorded_as_one_call_that_was_given_u
     assert [(call.error_type, call.estimated) for call in calls] == [("timeout", True)]
 
 
-async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() -> None:
+async def test_one_vote_that_is_cancelled_leaves_the_others_their_answers() -> None:
     inner = Voting()
     inner.holds.clear()
     judge = limited(inner)
@@ -217,7 +217,7 @@ async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() ->
     assert [reply.input_tokens for reply in replies] == [10, 0]  # the remaining caller pays
 
 
-async def test_ballots_that_were_answered_before_are_not_asked_again() -> None:
+async def test_votes_that_were_answered_before_are_not_asked_again() -> None:
     inner = Voting()
     judge = limited(inner, cache="memory")
 

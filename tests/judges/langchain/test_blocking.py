@@ -127,7 +127,7 @@ async def test_a_call_that_is_given_up_twice_ends_at_once(hung):
     assert task.cancelled()
 
 
-async def test_the_last_ballot_that_is_given_up_ends_when_the_request_has():
+async def test_the_last_vote_that_is_given_up_ends_when_the_request_has():
     release, begun = threading.Event(), threading.Event()
 
     class Voting(AsyncOnly):

@@ -166,7 +166,7 @@ async def test_no_docstring_of_a_shape_is_in_a_question(structured: Any) -> None
     assert [text for text in DOCSTRINGS if text in sent] == []
 
 
-def test_the_ballots_of_a_vote_are_asked_with_the_schema() -> None:
+def test_the_votes_of_a_score_are_asked_with_the_schema() -> None:
     def answer(asked: Exchanged) -> None:
         message = {"role": "assistant", "content": json.dumps({"reason": "so", "verdict": 1})}
         asked.answer_with([{"index": n, "finish_reason": "stop", "message": message} for n in range(asked.body["n"])])

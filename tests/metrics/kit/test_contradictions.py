@@ -98,7 +98,7 @@ def test_the_verdict_stands_and_the_score_tells_of_it() -> None:
     assert (score.value, score.label, score.contradictions) == (1.0, "pass", 1)
 
 
-def test_each_ballot_counts_and_none_of_another_score() -> None:
+def test_each_vote_counts_and_none_of_another_score() -> None:
     votes = [{"reason": AGAINST, "verdict": verdict} for verdict in (1, 0, 1)]
     good = {"reason": "It names it.", "verdict": 1}
     critic = AspectCritic(scripted("critique", *votes, good, good, good), definition="It is named.", strictness=3)

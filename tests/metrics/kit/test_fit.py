@@ -134,7 +134,7 @@ def test_one_candidate_without_an_answer_does_not_end_the_fit() -> None:
         polite(_Reluctant(0, 1)).fit_sync(labels(150), candidates=2)
 
 
-def test_ballots_are_as_the_metric_has_them() -> None:
+def test_votes_are_as_the_metric_has_them() -> None:
     judge = Pupil()
 
     polite(judge, strictness=3).fit_sync(labels(40), candidates=1)

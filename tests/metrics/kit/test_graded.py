@@ -50,7 +50,7 @@ def test_the_vote_is_the_most_frequent_grade_else_the_lower_median() -> None:
     assert _criteria(5, 4, 1, strictness=3).score_sync(SAMPLE).value == 4.0
 
 
-def test_a_lost_ballot_is_reported_and_the_lower_of_two_wins() -> None:
+def test_a_lost_vote_is_reported_and_the_lower_of_two_wins() -> None:
     score = _criteria(5, 2, strictness=3).score_sync(SAMPLE)
 
     assert (score.value, score.votes) == (2.0, Votes(requested=3, received=2))

@@ -39,7 +39,7 @@ def _reference_shown(case: dict[str, Any], score: Score, judge: ScriptedJudge) -
     assert judge.calls[0].evidence["reference"] == case["sample"]["reference"]
 
 
-def _ballots_cast(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
+def _votes_asked(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
     votes = case["params"]["strictness"] | 1  # an even number becomes the next odd
     assert score.value == case["score"]
     assert [prompt.vote_index for prompt in judge.calls] == list(range(votes))
@@ -131,7 +131,7 @@ EXPECTED: dict[str, Callable[[dict[str, Any], Score, ScriptedJudge], None]] = {
     "Q-NEGCOS": _raw_cosine,
     "Q-NONCOMMITTAL": _as_the_reference,
     "Q-RANGE": _refused,
-    "Q-STRICTNESS": _ballots_cast,
+    "Q-STRICTNESS": _votes_asked,
     "Q-TA-EMPTY": _undefined,
     "Q-TA-LEN": _asked_again_then_padded,
     "Q-TA-MIXED": _converted_one_by_one,

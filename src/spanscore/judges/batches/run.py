@@ -101,7 +101,7 @@ class BatchRun:
     batch. Answers resume the metrics, whose further questions make further batches. Batches are independent of each other.
 
     A question's id is its key (as in a judge's cache) and the number of its use. A run that is continued asks the same
-    questions, and finds the answers in open and ended batches by these ids. No question is sent twice.
+    questions, and finds the answers in open and ended batches by these ids. It sends only questions without an answer.
 
     Args:
         path: file of the batches (``BatchFile``).
@@ -141,7 +141,7 @@ class BatchRun:
         """Yield a sentence on each part of an earlier run that this run cannot use, or uses. Before ``begin``."""
         batches = self._file.batches.values()
         if there := sum(bool(sent.id) and sent.account in self._accounts for sent in batches):
-            yield f"{format_count(there, 'batch')} of an earlier run: their answers are fetched, and no question is sent twice"
+            yield f"{format_count(there, 'batch')} of an earlier run: only questions without an answer are sent again"
         if others := sum(bool(sent.id) and sent.account not in self._accounts for sent in batches):
             yield f"{format_count(others, 'batch')} in {self._file.path} of another judge, address or model: left alone"
         if cut := sum(not sent.id for sent in batches):

@@ -201,7 +201,7 @@ def limiters_of(judge: Judge) -> tuple[AccountLimiter, ...]:
 
 
 def with_batched_votes(judge: Judge) -> Judge:
-    """Return a judge that sends a vote as one question; ``judge`` itself if it does, or never gives several answers."""
+    """Return a judge that asks for all votes at once; ``judge`` itself if it does, or never gives several answers."""
     inside = [*layers(judge)]
     is_batched = any(isinstance(layer, BatchedVotes) for layer in inside)
     return judge if is_batched or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
@@ -209,45 +209,45 @@ def with_batched_votes(judge: Judge) -> Judge:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class BatchedVotes(JudgeMiddleware):
-    """A judge that is asked once for all ballots of a vote, if it gives several answers to one question (OpenAI's ``n``).
+    """A judge that is asked once for all votes of a score, if it gives several answers to one question (OpenAI's ``n``).
 
-    A vote, or the guesses of ResponseRelevancy, is one question asked k times in one turn of the loop. It gets k answers,
-    drawn independently by the model. This layer is outside of budget and limiter: the vote waits for one place, is paid for
-    once, and is repeated as a whole. Missing answers are asked for one by one. Call on the loop thread.
+    Votes, or the guesses of ResponseRelevancy, are one question asked k times in one turn of the loop. It gets k answers,
+    drawn independently by the model. This layer is outside of budget and limiter: the votes wait for one place, are paid for
+    once, and are repeated together. Missing answers are asked for one by one. Call on the loop thread.
     """
 
     judge: Judge
-    _open: dict[Hashable, _Vote] = field(default_factory=dict, init=False, repr=False)
+    _open: dict[Hashable, _Votes] = field(default_factory=dict, init=False, repr=False)
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer a question, together with its other ballots of this turn of the loop.
+        """Answer a question, together with its other votes of this turn of the loop.
 
-        If it is cancelled, the other ballots still get their answers. The last one cancels the request, and waits for its end.
+        If it is cancelled, the other votes still get their answers. The last one cancels the request, and waits for its end.
         """
         if not getattr(unwrapped(self.judge), "answers_several", False):
             return await self.judge.ask(prompt)
-        reply = await self._vote(prompt).reply(prompt.vote_index)
+        reply = await self._votes_with(prompt).reply(prompt.vote_index)
         return await self.judge.ask(prompt) if reply is None else reply
 
-    def _vote(self, prompt: Prompt) -> _Vote:
-        """Return the vote of a ballot; a new vote if the open one has this number already, because two samples are equal."""
+    def _votes_with(self, prompt: Prompt) -> _Votes:
+        """Return the open votes of a question; new ones if they have this number already, because two samples are equal."""
         loop, score = asyncio.get_running_loop(), current_score()
-        # Ballots of one vote send identical texts to the model.
+        # The votes of one score send identical texts to the model.
         key = (id(loop), score.metric, id(score.budget_ledger), prompt.step, *render(prompt))
-        vote = self._open.get(key)
-        if vote is None or prompt.vote_index in vote.waits:
-            vote = self._open[key] = _Vote(prompt, self.judge.ask)
-            loop.call_soon(self._send, key, vote)
-        return vote
+        votes = self._open.get(key)
+        if votes is None or prompt.vote_index in votes.waits:
+            votes = self._open[key] = _Votes(prompt, self.judge.ask)
+            loop.call_soon(self._send, key, votes)
+        return votes
 
-    def _send(self, key: Hashable, vote: _Vote) -> None:
-        if self._open.get(key) is vote:
+    def _send(self, key: Hashable, votes: _Votes) -> None:
+        if self._open.get(key) is votes:
             del self._open[key]
-        vote.send()
+        votes.send()
 
 
-class _Vote(SharedRequest[int, Reply | None]):
-    """The waiting ballots of one question, by number. A caller that gets None asks for its answer alone."""
+class _Votes(SharedRequest[int, Reply | None]):
+    """The waiting votes of one question, by number. A caller that gets None asks for its answer alone."""
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ class _Vote(SharedRequest[int, Reply | None]):
         self._ask = ask
 
     async def reply(self, number: int) -> Reply | None:
-        """Wait for the answer to a ballot; None if too few answers came."""
+        """Wait for the answer to a vote; None if too few answers came."""
         wait = self.join(number)
         try:
             return await wait.answer
@@ -263,7 +263,7 @@ class _Vote(SharedRequest[int, Reply | None]):
             await self.leave(number)
 
     def send(self) -> None:
-        """Ask once for all waiting ballots."""
+        """Ask once for all waiting votes."""
         waiting = self.pending()
         if len(waiting) == 1:
             waiting[0].answer.set_result(None)
@@ -278,8 +278,8 @@ class _Vote(SharedRequest[int, Reply | None]):
             self.fail(error)
         else:
             replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self.pending()
-            for wait, ballot in zip_longest(waiting, replies[: len(waiting)]):
-                wait.answer.set_result(ballot)
+            for wait, answer in zip_longest(waiting, replies[: len(waiting)]):
+                wait.answer.set_result(answer)
 
 
 def _is_away(judge: Judge) -> bool:

@@ -3,7 +3,7 @@
     FallingBack(Cached(BatchedVotes(CacheFilled(Budgeted(RateLimited(Priced(judge)))))))
 
 A chat model has all layers, ``FallingBack`` only with fallbacks. A user's own judge has only the configured layers.
-``RateLimited`` has attempts, deadlines and limits; a vote is one question to it.
+``RateLimited`` has attempts, deadlines and limits; the votes of a score are one question to it.
 
 The order matters. The timeout does not run while a question waits for its place. A question that waits for its next attempt
 has no place. Every attempt has its cost. A question with a cached answer skips all other layers.
@@ -50,7 +50,7 @@ _OUTERMOST_FIRST: dict[str, Any] = {
 }
 _KEYWORDS = [*_OUTERMOST_FIRST]
 _WAIT = "prompt_cache_wait"
-"""This layer is inside of ``BatchedVotes``, because the ballots of a vote are one question and do not wait for each other."""
+"""This layer is inside of ``BatchedVotes``, because the votes of a score are one question and do not wait for each other."""
 _LIMITER_KEYWORDS = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] is RateLimited]
 _OUTSIDE = [keyword for keyword in _KEYWORDS[: _KEYWORDS.index(_LIMITER_KEYWORDS[0])] if keyword != _WAIT]
 _INSIDE = _KEYWORDS[_KEYWORDS.index(_LIMITER_KEYWORDS[-1]) + 1 :]

@@ -103,7 +103,7 @@ def _by(role: str, prompt: Prompt) -> str:
 
 
 def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
-    """Turn a sentence of the answer into a question; each ballot takes the next sentence.
+    """Turn a sentence of the answer into a question; each vote takes the next sentence.
 
     Next to a refusal, a description of the assistant's purpose ("I answer questions about our ferries.") is noncommittal, too.
     """

@@ -30,7 +30,7 @@ from spanscore.metrics.kit.shown import (
     evidence_of,
     fields_wanted,
 )
-from spanscore.metrics.kit.step import OwnPrompts, Step, cast_ballots, majority
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, majority
 
 Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
@@ -110,7 +110,7 @@ class GradedMetric(JudgedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Ask the metric's question once per vote and return the most frequent grade."""
         evidence, (question,) = self.evidence(sample), self.questions
-        return await voted(lambda ballot: self.ask(question, evidence, vote_index=ballot), self.votes)
+        return await voted(lambda index: self.ask(question, evidence, vote_index=index), self.votes)
 
     async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
         if not self.bundle:
@@ -245,21 +245,21 @@ def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:
 
 
 async def voted(
-    ballot: Callable[[int], Coroutine[Any, Any, BaseModel]],
+    ask: Callable[[int], Coroutine[Any, Any, BaseModel]],
     number: int,
     *,
     field: str = "score",
     tie: Callable[[Sequence[Any]], ScoreValue] = median_low,
 ) -> Finding:
-    """Cast ballots and return the most frequent grade or category, with the reason of the first ballot for it.
+    """Ask for votes and return the most frequent grade or category, with the reason of the first vote for it.
 
     Args:
-        ballot: coroutine function from the number of the ballot to an answer.
-        number: number of ballots.
+        ask: coroutine function from the number of the vote, from 0, to an answer.
+        number: number of votes.
         field: name of the answer field with the grade.
         tie: function from all grades to the result if several grades are equally frequent.
     """
-    votes = await cast_ballots(ballot, number)
+    votes = await ask_votes(ask, number)
     grades: list[ScoreValue] = [getattr(vote, field) for vote in votes]
     grade = majority(grades, tie=tie(grades))
     winner = votes[grades.index(grade)]
@@ -352,7 +352,7 @@ class TwoRatings(JudgedMetric):
         if not ratings:
             questions = list(zip(self.steps.values(), evidence, strict=True))
             tried = 1 if both else 0
-            ratings = await cast_ballots(lambda place: self._rating(*questions[place], tried), len(questions))
+            ratings = await ask_votes(lambda place: self._rating(*questions[place], tried), len(questions))
         top = self.questions[0].output.allowed[-1]
         lost = "" if len(ratings) == self.votes else "; the other rating could not be had"
         return Finding(

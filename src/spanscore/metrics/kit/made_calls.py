@@ -100,8 +100,8 @@ class CallMetric(JudgedMetric):
             return {}
         listed = [{"call": made.number, "tool": made.call.name, "args": made.call.args} for made in calls]
         evidence = {"user_input": sample.messages(), **more, "calls": listed}
-        for ballot in range(_TRIES):
-            answer = await self.ask(step, evidence, vote_index=ballot)
+        for attempt in range(_TRIES):
+            answer = await self.ask(step, evidence, vote_index=attempt)
             by_number = {row.call: row for row in reversed(rows(answer))}
             lacking = [made.number for made in calls if made.number not in by_number]
             if not lacking:

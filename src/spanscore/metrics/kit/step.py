@@ -19,7 +19,7 @@ from spanscore.judges.effects.middleware import prompt_order
 from spanscore.metrics.kit.condition import BinaryAnswer, NotApplicableError, conditional, with_condition
 from spanscore.protocols import Judge
 
-__all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ballots_wanted", "cast_ballots", "majority", "odd", "overridden"]
+__all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ask_votes", "majority", "odd", "overridden", "votes_wanted"]
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
 """Step name → ``{"instruction": …, "examples": […]}``, or one of these keys; or only ``file`` → path of a file by ``fit``."""
@@ -147,12 +147,12 @@ def _example(step: Step[Any], example: Any) -> Example:
     return typed
 
 
-Ballot = TypeVar("Ballot")
+Answered = TypeVar("Answered")
 Vote = TypeVar("Vote", bound=ScoreValue)
 
 
-def ballots_wanted(strictness: int) -> int:
-    """Return the number of ballots for a strictness, after a check.
+def votes_wanted(strictness: int) -> int:
+    """Return the number of votes for a strictness, after a check.
 
     Raises:
         ConfigurationError: the strictness is not a positive whole number.
@@ -163,28 +163,28 @@ def ballots_wanted(strictness: int) -> int:
 
 
 def odd(strictness: int) -> int:
-    """Return the number of ballots of a vote: the strictness, or the next odd number, as an even vote can tie.
+    """Return the strictness, or the next odd number, because an even number of votes can tie.
 
     Raises:
         ConfigurationError: the strictness is not a positive whole number.
     """
-    return ballots_wanted(strictness) | 1
+    return votes_wanted(strictness) | 1
 
 
-async def cast_ballots(ballot: Callable[[int], Coroutine[Any, Any, Ballot]], number: int) -> list[Ballot]:
-    """Cast ballots 0 … number−1 concurrently, and return the answers in order; failed ballots are left out.
+async def ask_votes(ask: Callable[[int], Coroutine[Any, Any, Answered]], number: int) -> list[Answered]:
+    """Ask for votes 0 … number−1 concurrently, and return the answers in order; failed votes are left out.
 
     Raises:
-        JudgeError: every ballot failed; the first ballot's error is raised.
-        NotApplicableError: in most valid ballots the step's condition does not hold.
+        JudgeError: every vote failed; the first vote's error is raised.
+        NotApplicableError: in most valid votes the step's condition does not hold.
     """
     if number == 1:  # the usual case of a critic: avoids a task and a turn of the loop
-        return [await ballot(0)]
-    results = await asyncio.gather(*(ballot(i) for i in range(number)), return_exceptions=True)
+        return [await ask(0)]
+    results = await asyncio.gather(*(ask(i) for i in range(number)), return_exceptions=True)
     return _answers(results)
 
 
-def _answers(results: Sequence[Ballot | BaseException]) -> list[Ballot]:
+def _answers(results: Sequence[Answered | BaseException]) -> list[Answered]:
     answers = [result for result in results if not isinstance(result, BaseException)]
     rest = [result for result in results if isinstance(result, BaseException)]
     for error in rest:
@@ -199,7 +199,7 @@ def _answers(results: Sequence[Ballot | BaseException]) -> list[Ballot]:
 def majority(votes: Sequence[Vote], *, tie: Vote) -> Vote:
     """Return the most frequent vote, or ``tie`` if several are equally frequent.
 
-    An odd number of ballots can still tie, because a ballot can fail.
+    An odd number of votes can still tie, because a vote can fail.
     """
     if len(votes) == 1:
         return votes[0]

@@ -1,4 +1,4 @@
-"""Ballots of one vote are one request, and stay ballots."""
+"""The votes of one score are one request, and stay separate votes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_provider_that_refuses_twice_is_asked_one_by_one_from_then_on() -> Non
     assert [body.get("n") for body in wire.requests] == [3, *[None] * 3, 3, *[None] * 6]
 
 
-def test_a_judge_that_is_away_fails_every_ballot() -> None:
+def test_a_judge_that_is_away_fails_every_vote() -> None:
     with OpenAIServer(lambda body: (503, {})) as server:
         critic = AspectCritic(judge(chat(server), max_attempts=1), definition="Is it polite?", strictness=3)
         score = critic.score_sync(SAMPLE)
@@ -107,7 +107,7 @@ async def test_a_vote_is_one_request_where_limits_bind(limits: dict[str, Any]) -
     assert [body.get("n") for body in server.requests] == [5] * 8
 
 
-async def test_one_ballot_that_cannot_be_read_is_repaired_alone() -> None:
+async def test_one_vote_that_cannot_be_read_is_repaired_alone() -> None:
     def answer(body: dict[str, Any]) -> list[str]:
         said = json.dumps({"reason": "so", "verdict": 1})
         return [said, "I do not know what to say.", said] if body.get("n") else [json.dumps({"text": said})]
