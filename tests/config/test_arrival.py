@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from hashlib import blake2b
 from pathlib import Path
@@ -27,9 +28,14 @@ from spanscore.config.messages import file_fields
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Units
+from spanscore.core.files import check_disk
+from spanscore.durable import spool
+from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring.rules import rule_files
+from spanscore.outputs.instruments import MeterInstruments
 from spanscore.scorer import pipeline_of, receivers_of
+from spanscore.wiring.reloading import ConfigFile
 
 CHEAP = ["exact_match", "string_presence"]
 """They ask no judge, so that a rule may look at their scores; of every unit."""
@@ -168,6 +174,8 @@ AWAY = {path for path in LEAVES if path.startswith("remote_scoring.")}
 """They take the place of the parts that score; their tests are in tests/durable."""
 REFUSED = {"units.also.*.alerts.*.baseline.hour_of_week"}
 """Keys of ``alerts`` that inner units cannot have; tests/monitoring/test_watched_means.py has their error."""
+AT_OPENING = {"spool.allow_network_disk"}
+"""Keys that are read when a file is opened, and kept by no part; each has a test of its own below."""
 IN_PROCESS = {"scopes", "ignore_scopes", "kinds", "dialects", "translations"}
 WIRE = {f"units.{name}" for name in Units.model_fields if name not in IN_PROCESS}
 """They take a server, and so tests of their own; all but those of the page in tests/service."""
@@ -230,11 +238,15 @@ def made_of(file: Path, path: str | None) -> dict[str, Any]:
         return dict(values(scorer, "scorer", {})) | rules
 
 
+OF_NO_KEY = (ScorerSettings, ConfigFile, MeterInstruments, type)
+"""Stored options, the file that a reload reads, and the instruments of the process, which keep earlier scorers' counts."""
+
+
 def values(thing: Any, at: str, known: dict[int, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield place → value for all attributes of an object, except the stored options."""
+    """Yield place → value for all attributes of an object, except those of ``OF_NO_KEY``."""
     if thing is None or isinstance(thing, bool | int | float | str | bytes):
         yield at, thing
-    elif id(thing) not in known and not isinstance(thing, ScorerSettings | type):
+    elif id(thing) not in known and not isinstance(thing, OF_NO_KEY):
         known[id(thing)] = thing  # kept alive, so that no other object gets its id
         for name, part in _parts(thing):
             yield from values(part, f"{at}.{name}", known)
@@ -288,12 +300,31 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {place: one.get(place) if one.get(place) == other.get(place) else VARIES for place in one | other}
 
 
-@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY - REFUSED))
+@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY - REFUSED - AT_OPENING))
 def test_a_key_arrives_in_a_part_or_in_a_file(path: str, tmp_path: Path, usual: dict[str, Any]) -> None:
-    made = made_of(tmp_path / "spanscore.yaml", path)
+    assert changed_places(made_of(tmp_path / "spanscore.yaml", path), usual), f"no part reads {path}"
 
+
+def test_a_file_without_an_unusual_value_changes_no_part(tmp_path: Path, usual: dict[str, Any]) -> None:
+    """Else the test above could not fail."""
+    assert changed_places(made_of(tmp_path / "spanscore.yaml", None), usual) == []
+
+
+def changed_places(made: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     stable = {place for place in made | usual if usual.get(place) is not VARIES}
-    assert [place for place in stable if made.get(place, "none") != usual.get(place, "none")], f"no part reads {path}"
+    return [place for place in stable if made.get(place, "none") != usual.get(place, "none")]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_spool_on_a_network_disk_is_opened_only_if_the_file_allows_it(
+    allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "check_disk", lambda path: check_disk(path, "22 27 0:21 / / rw - nfs4 server:/ rw"))
+    spooled = {"metrics": CHEAP, "spool": {"path": str(tmp_path / "spool.db"), "allow_network_disk": allowed}}
+    (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump(spooled))
+
+    with nullcontext() if allowed else pytest.raises(ConfigurationError, match="network disk"):
+        OnlineScorer.from_config(tmp_path / "spanscore.yaml", tracer_provider=a_trace().provider).shutdown()
 
 
 def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:

@@ -74,12 +74,19 @@ def test_a_key_arrives_in_the_service(
     path: str, tmp_path: Path, usual: tuple[dict[str, Any], set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNUSUAL_TOKEN", "unusual")
+    assert changed_places(made_of(tmp_path, path), usual), f"nothing reads {path}"
+
+
+def test_a_file_without_an_unusual_value_changes_nothing(
+    tmp_path: Path, usual: tuple[dict[str, Any], set[str]]
+) -> None:
+    """Else the test above could not fail."""
+    assert changed_places(made_of(tmp_path, None), usual) == set()
+
+
+def changed_places(made: dict[str, Any], usual: tuple[dict[str, Any], set[str]]) -> set[str]:
     before, stable = usual
-
-    made = made_of(tmp_path, path)
-
-    changed = {place for place in stable | (made.keys() - before.keys()) if made.get(place) != before.get(place)}
-    assert changed, f"nothing reads {path}"
+    return {place for place in stable | (made.keys() - before.keys()) if made.get(place) != before.get(place)}
 
 
 def test_every_other_key_is_seen_from_outside() -> None:
