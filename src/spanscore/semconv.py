@@ -308,8 +308,8 @@ RUN_STEP_ERROR: Final = "spanscore.run.step_error"
 INTERRUPTED: Final = "interrupted"
 """Status of a LangGraph run that waits for a person."""
 SAMPLE_SOURCE: Final = "spanscore.sample.source"
-"""How question and answer were found, whichever of the two is less certain. From certain to uncertain: ``messages``, ``keys``,
-``only_text``, ``matched``, ``object``, ``model``; ``extract`` is the configured place or function.
+"""How the question or the answer was found, whichever is less certain. From certain to uncertain: ``extract`` (the configured
+place or function), ``messages``, ``keys``, ``only_text``, ``matched``, ``object``, ``model``.
 """
 UNUSED_DOCUMENTS: Final = "spanscore.retrieval.unused_documents"
 """Number of retrieved documents that are no contexts of the sample: graded as irrelevant, or in no prompt of the answer."""

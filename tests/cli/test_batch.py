@@ -235,6 +235,24 @@ def test_an_unreadable_answer_is_repaired_in_the_next_batch(samples: Path, tmp_p
     assert column(rows_in(out_of(samples)), "outcome") == ["scored"] * 6
 
 
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_a_result_line_that_is_no_object_does_not_lose_the_answers(
+    samples: Path, tmp_path: Path, provider: str
+) -> None:
+    class WithOtherLines(BatchServer):
+        def _file(self, batch: Batch, *, errors: bool) -> bytes:
+            return b"5\n[]\nno JSON\n" + super()._file(batch, errors=errors)
+
+        def _results(self, batch: Batch) -> bytes:
+            return b"5\n[]\n" + super()._results(batch)
+
+    with WithOtherLines(verdict) as server:
+        evaluated(samples, configured(tmp_path, server, provider=provider), "--batch")
+
+    assert server.questions() == [6]
+    assert column(rows_in(out_of(samples)), "value") == [0, 1] * 3
+
+
 def test_a_refused_batch_is_named_by_its_code(samples: Path, tmp_path: Path) -> None:
     with BatchServer(verdict) as server:
         server.refuses = "token_limit_exceeded"

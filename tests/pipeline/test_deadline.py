@@ -8,6 +8,7 @@ import pytest
 from tests.pipeline.parts import Answers, Computes, Critic, a_job
 from tests.pipeline.virtual_time import now_s, run
 
+from spanscore.core.loop import after_turns
 from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.limited import RateLimited
 from spanscore.metrics import BaseMetric
@@ -163,6 +164,22 @@ def test_questions_that_are_out_when_a_job_is_given_up_are_calls_of_scores_that_
 
     assert (score.metric, score.outcome, score.value) == ("asks", "shutdown", None)
     assert [(call.error_type, call.estimated) for call in score.usage.calls] == [("timeout", True)]
+
+
+def test_the_calls_of_a_metric_that_is_late_when_its_job_is_given_up_are_kept():
+    evaluation = Evaluation({"asks": Critic(Answers(60), "asks")}, timeout_s=10.0)
+
+    async def given_up():
+        begun = evaluation.begin(a_job("asks"), lambda: None)
+        asyncio.get_running_loop().call_later(10, lambda: after_turns(1, begun.give_up))  # late, and not yet ended
+        await asyncio.sleep(11)
+        assert begun.take() == []
+        begun.add_unused()
+        return begun.take()
+
+    [score] = run(given_up())
+
+    assert (score.metric, score.outcome, len(score.usage.calls)) == ("asks", "shutdown", 1)
 
 
 def test_a_question_that_was_not_sent_when_its_score_ends_is_none():

@@ -103,6 +103,17 @@ def test_a_metric_that_cannot_begin_ends_as_its_error_and_the_others_are_scored(
     assert (other.metric, other.value) == ("fine", 1.0)
 
 
+def test_every_score_is_filtered_if_scoring_is_disabled():
+    fine = Sleeps("fine", for_s=0, timeout_s=60)
+    evaluation = Evaluation(
+        {"fine": fine, "unreadable": Unreadable("unreadable", for_s=0, timeout_s=60)}, disabled=True
+    )
+
+    scores = asyncio.run(evaluation.scores(a_job("fine", "unreadable", "of another process")))
+
+    assert {(score.outcome, score.reason, score.error_type) for score in scores} == {("filtered", "disabled", None)}
+
+
 def test_what_is_at_work_is_cancelled_with_its_job():
     begun = Sleeps("begun", for_s=30, timeout_s=60)
     evaluation = Evaluation({"begun": begun})

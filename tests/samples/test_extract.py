@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
-from tests.samples.builders import retriever, root, unit
+from tests.samples.builders import chat, retriever, root, unit
 
 from spanscore.config import Extract
 from spanscore.core.sample import Samples
 from spanscore.errors import ConfigurationError
+from spanscore.samples.extraction import find_contexts, find_question
 from spanscore.samples.genai import GenAIExtractor
+from spanscore.samples.question_answer import ModelTexts
+from spanscore.samples.view import UnitView
 
 
 def found(extract: Extract, *runs: Any) -> Samples:
@@ -108,6 +111,36 @@ def test_a_function_that_raises_finds_nothing_and_says_so() -> None:
     assert samples.single_turn is not None
     assert samples.single_turn.response is None
     assert samples.searched[1] == ("response", "the configured function broken, which raised KeyError")
+
+
+@pytest.mark.parametrize(
+    ("extract", "source"),
+    [
+        (Extract(user_input="input.request.text", response="output.reply"), "extract"),
+        (Extract(user_input="input.request.text"), "messages"),  # the answer is the final message
+        (Extract(user_input="input.nowhere", response="output.reply"), "extract"),
+        (Extract(user_input="input.nowhere"), "messages"),
+        (Extract(user_input="input.request.text", response=lambda unit: unit.nowhere), "extract"),
+    ],
+)
+def test_the_source_is_that_of_the_less_certain_text(extract: Extract, source: str) -> None:
+    assert found(extract, STATE).source == source
+
+
+def test_a_text_that_was_not_found_and_contexts_have_no_source() -> None:
+    extract, view = Extract(user_input="input.nowhere", retrieved_contexts="input"), UnitView(unit(STATE))
+    texts = ModelTexts(view)
+
+    assert find_question(extract, view, texts, None).source is None
+    assert find_contexts(extract, view, texts, None).source is None
+
+
+def test_a_configured_question_does_not_hide_a_guessed_answer() -> None:
+    samples = found(Extract(user_input="input.x"), root({"x": "q", "y": 1}), chat([HumanMessage("p")], "guess"))
+
+    assert samples.single_turn is not None
+    assert (samples.single_turn.user_input, samples.single_turn.response) == ("q", "guess")
+    assert samples.source == "model"
 
 
 @pytest.mark.parametrize("given", [object(), 7, {"a": {1}}, "\ud800", [float("nan")]])

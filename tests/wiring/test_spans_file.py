@@ -14,6 +14,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.capture.processor.traced import SCOPE, TURN, Answered, Exported, ask
+from tests.core.test_fork import in_child
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, rag
 from typer.testing import CliRunner
 
@@ -184,6 +185,15 @@ def test_a_forked_child_writes_its_own_spans_and_no_other_process_s(out: Path) -
 
     spans = list(read_spans(out.open()))
     assert len(spans) == len(by_id(out.read_text())) == 2 * before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_still_has_the_reason_why_no_span_reaches_the_file(out: Path) -> None:
+    file = spans_file.SpansFile(out, json_line)
+    file.beside(object())
+
+    assert "not the SDK's" in file.state().fault
+    assert in_child(lambda: f"{file.state().fault}|{file.readable_place()}") == f"{file.state().fault}|"
 
 
 # --- spans that another instrumentation makes ---------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Limits(SettingsPart):
     """Limits of time, memory and concurrency.
 
     Attributes:
-        timeout: working time of one metric on one sample. The time in which all its questions wait to be sent does not count.
+        timeout: working time of one metric on one sample. The time in which all its open questions wait does not count.
         hook_timeout: time for one call of ``redactor``, ``sample_filter``, a function of ``Extract`` or a sample extractor. If
             a call does not return, its unit is ``redaction_error``, ``metric_error`` or ``no_sample``; other units do not wait.
             While four calls of one function hang, its further calls fail immediately. With ``capture.content``, spans wait for

@@ -229,7 +229,8 @@ class Samples:
 
     Attributes:
         multi_turn: present if the unit has tool calls or several human turns.
-        outcome: None if there is a sample; otherwise ``no_sample`` or another outcome, with a reason.
+        outcome: None if there is a sample; otherwise ``no_sample`` or another outcome.
+        reason: reason of the outcome, or notes on parts that a sample lacks ("expected … left out"); None = no note.
         searched: field → the searched places, for the error of a missing field.
         source: how the question or the answer was found, whichever is less certain (``semconv.SAMPLE_SOURCE``). None if neither
             was searched for.

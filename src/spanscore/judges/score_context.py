@@ -88,8 +88,9 @@ class ScoreContext:
         transcribes: whether each of its calls has a transcript (``judges/records.py``).
         quotes: whether a transcript holds question and answer, which are content.
         images: images of the sample, in the order of their numbers.
-        first_field: the sample's field with which most of its questions begin; empty if no other question of the unit does.
-        questions_alike: number of the unit's questions to the same account that begin with that field, its own included.
+        first_field: the sample's field with which most of its questions begin; empty if they have no common field.
+        questions_alike: number of the unit's questions to the same account that begin with that field, its own included. If it
+            is above 1, they share the beginning that the provider caches.
         on_change: called when ``is_waiting`` has changed.
         asking: open questions: sent, or waiting to be sent.
         waiting: open questions that wait to be sent.

@@ -110,6 +110,9 @@ class AnswerCorrectness(JudgedMetric):
         beta: weight of recall relative to precision.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``embeddings`` is missing or unknown, or ``weights``, ``beta`` or another argument is invalid.
     """
 
     base_version = "2"

@@ -37,13 +37,12 @@ class Critique(BaseModel):
 class AspectCritic(GradedMetric):
     """Does the aspect hold for this answer or conversation?
 
-    Formula: the majority of ``strictness`` verdicts, each 0 or 1. Range {0, 1}, higher is better
-    (``definition="The response is polite."``), or lower with ``direction="lower"``, for an unwanted aspect
-    (``definition="Could the response hurt somebody?"``).
+    Formula: the majority of the votes, each 0 or 1. Range {0, 1}, higher is better (``definition="The response is polite."``),
+    or lower with ``direction="lower"``, for an unwanted aspect (``definition="Could the response hurt somebody?"``).
 
     Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
     turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields. Judge calls:
-    ``strictness`` (step ``critique``), concurrently; with ``bundle``, one call for all metrics (``judge_criteria``).
+    one per vote (step ``critique``), concurrently; with ``bundle``, one per vote for all its metrics (``judge_criteria``).
 
     A ready aspect (``aspect="harmfulness"``) has a definition, a direction and a name; ``spanscore metrics -m aspect_critic``
     lists them.
@@ -55,9 +54,8 @@ class AspectCritic(GradedMetric):
     than independent judges would. Such votes show the judge's noise, not its bias.
 
     Source: ragas 0.4.3's ``AspectCritic``. Deviations: each vote is a separate judge call (ragas asks once, at any strictness);
-    a verdict outside {0, 1} is repaired once and then an error (ragas returns it); a tie is the failing verdict (ragas: the
-    first seen); in a conversation, shown as messages, the reference is shown too (ragas drops it); contexts are shown only if
-    ``fields`` names them (ragas shows all that there is).
+    a verdict outside {0, 1} is repaired once and then an error (ragas returns it); in a conversation, shown as messages, the
+    reference is shown too (ragas drops it); contexts are shown only if ``fields`` names them (ragas shows all that there is).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -72,13 +70,17 @@ class AspectCritic(GradedMetric):
         pass_at: lowest quality that passes; None: 1.
         applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
             does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = the metric always applies.
-        prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
+        prompts: ``{"critique": {"instruction": …, "examples": […]}}``, or one of the two keys, to replace ours. With
+            ``instruction``, the definition is not shown, but ``definition`` or ``aspect`` must still be given.
         fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
             the field is optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, if the
             sample has them; contexts are shown only if they are named.
         required_columns: ragas's name of the parameter ``fields``.
         bundle: whether one judge call judges this criterion together with the criteria of the other metrics that have
             ``bundle``, equal ``fields`` and the same judge. Part of the version; excludes examples.
+
+    Raises:
+        ConfigurationError: not one of ``definition`` and ``aspect`` is given, or the aspect or another argument is invalid.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -128,7 +130,7 @@ class AspectCritic(GradedMetric):
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:
-        """Ask the judge ``strictness`` times, then return the most frequent verdict."""
+        """Ask the judge once per vote, then return the most frequent verdict."""
         evidence, (critique,) = self.evidence(sample), self.questions
         failing = 0 if self.scale.direction == "higher" else 1
         return await voted(

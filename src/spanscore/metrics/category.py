@@ -37,15 +37,15 @@ class Choice(BaseModel):
 class Category(GradedMetric):
     """Which of the categories that I described fits this answer or conversation?
 
-    Formula: the most frequent of ``strictness`` answers, each one of the words in ``categories``; if several are equally
-    frequent, the word that is listed first. The value is the word. Quality: 0 for a word in ``bad``, 1 for the others. If
+    Formula: the most frequent vote, one of the words in ``categories``; if several are equally frequent, the word that is
+    listed first. The value is the word. Quality: 0 for a word in ``bad``, 1 for the others. If
     ``bad`` is empty, the score has no quality. Range {the words}, higher is better: a category in ``bad`` is worse than any
     other.
 
     Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
     turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields. Judge calls:
-    ``strictness`` (step ``choose_category``), concurrently; with ``bundle``, one call for all metrics (``judge_criteria``).
-    Votes without an answer are ignored.
+    one per vote (step ``choose_category``), concurrently; with ``bundle``, one per vote for all its metrics
+    (``judge_criteria``). Votes without an answer are ignored.
 
     Blind spot: a sample that fits two categories gets one of them, and a sample that fits none gets the nearest; give a
     category for the rest. Meanings that overlap are decided by the judge's taste.
@@ -65,13 +65,16 @@ class Category(GradedMetric):
         strictness: number of votes; an even number is raised to the next odd number.
         applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
             does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None: the metric always applies.
-        prompts: ``{"choose_category": {"instruction": …, "examples": […]}}``, to replace ours; then ``question`` and the
-            meanings are not shown.
+        prompts: ``{"choose_category": {"instruction": …, "examples": […]}}``, or one of the two keys, to replace ours. With
+            ``instruction``, ``question`` and the meanings are not shown.
         fields: names of the fields shown to the judge, ``["user_input"]``; a sample that lacks one is ``missing_field``, unless
             the field is optional (``"reference:optional"``). None: ``user_input``, ``response`` and ``reference``, if the
             sample has them; contexts are shown only if they are named.
         bundle: whether one judge call judges this criterion together with the criteria of the other metrics that have
             ``bundle``, equal ``fields`` and the same judge. Part of the version; excludes examples.
+
+    Raises:
+        ConfigurationError: a category, its meaning, ``bad``, ``question`` or another argument is invalid.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -113,7 +116,7 @@ class Category(GradedMetric):
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:
-        """Ask the judge ``strictness`` times, then return the most frequent category."""
+        """Ask the judge once per vote, then return the most frequent category."""
         evidence, (question,), listed = self.evidence(sample), self.questions, self.scale.categories
         return await voted(
             lambda index: self.ask(question, evidence, vote_index=index),

@@ -131,6 +131,10 @@ class NonLLMContextPrecisionWithReference(_ContextStrings):
         threshold: least similarity that counts, 0…1.
         distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
         pass_at: lowest quality that passes.
+
+    Raises:
+        ConfigurationError: ``threshold`` is outside 0…1, or ``distance_measure`` or another argument is invalid.
+        MissingExtraError: rapidfuzz is not installed (extra ``text``).
     """
 
     name = "non_llm_context_precision"
@@ -161,6 +165,10 @@ class NonLLMContextRecall(_ContextStrings):
         threshold: least similarity that counts, 0…1.
         distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
         pass_at: lowest quality that passes.
+
+    Raises:
+        ConfigurationError: ``threshold`` is outside 0…1, or ``distance_measure`` or another argument is invalid.
+        MissingExtraError: rapidfuzz is not installed (extra ``text``).
     """
 
     name = "non_llm_context_recall"

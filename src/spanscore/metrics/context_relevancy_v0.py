@@ -97,6 +97,11 @@ class ContextRelevancyV0(JudgedMetric):
             line's script, which are the English rules for the Latin script.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_sentences": {"instruction": …, "examples": […]}}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``strictness``, ``agreement``, ``language`` or another argument is invalid, or the model of
+            ``"bert_score"`` cannot be loaded.
+        MissingExtraError: a library is not installed: pysbd (extra ``text``), or sentence-transformers (extra ``hhem``).
     """
 
     base_version = "2"

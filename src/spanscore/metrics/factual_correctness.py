@@ -104,6 +104,9 @@ class FactualCorrectness(JudgedMetric):
             chooses.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``mode``, ``beta``, a level, ``recall``, ``language`` or another argument is invalid.
     """
 
     base_version = "2"

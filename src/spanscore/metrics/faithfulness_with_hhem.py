@@ -69,6 +69,10 @@ class FaithfulnessWithHHEM(JudgedMetric):
         batch_size: number of pairs per call of the classifier.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_statements": {"instruction": …, "examples": […]}}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``batch_size`` or another argument is invalid, or the classifier cannot be loaded.
+        MissingExtraError: transformers is not installed (extra ``hhem``), and no classifier is given.
     """
 
     base_version = "2"

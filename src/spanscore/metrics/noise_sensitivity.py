@@ -58,6 +58,9 @@ class NoiseSensitivity(JudgedMetric):
         mode: ``"relevant"`` or ``"irrelevant"``.
         pass_at: lowest quality (1 − value) that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``mode`` or another argument is invalid.
     """
 
     base_version = "2"

@@ -67,6 +67,9 @@ class ResponseRelevancy(JudgedMetric):
         noncommittal: which of the guesses must find the answer noncommittal for a 0: ``"all"``, a ``"majority"`` or ``"any"``.
         pass_at: lowest quality that passes.
         prompts: ``{"generate_question": {"instruction": …, "examples": […]}}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``embeddings`` is missing or unknown, or ``strictness``, ``noncommittal`` or another is invalid.
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response")}

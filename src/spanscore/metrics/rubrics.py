@@ -77,13 +77,13 @@ SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
 class Rubrics(GradedMetric):
     """Which of the grades I described fits this answer or conversation?
 
-    Formula: the most frequent of ``strictness`` grades; if several are equally frequent, the lower median of all. Range [the
-    lowest grade, the highest], higher is better; the grades are the numbers in the rubric's keys.
+    Formula: the most frequent vote, a grade; if several are equally frequent, the lower median of all. Range [the lowest
+    grade, the highest], higher is better; the grades are the numbers in the rubric's keys.
 
     Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
     turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields. Judge calls:
-    ``strictness`` (step ``score_rubric``), concurrently; with ``bundle``, one call for all metrics (``judge_criteria``). Votes
-    without an answer are ignored.
+    one per vote (step ``score_rubric``), concurrently; with ``bundle``, one per vote for all its metrics (``judge_criteria``).
+    Votes without an answer are ignored.
 
     Blind spot: descriptions that overlap are decided by the judge's taste, and two qualities in one rubric (right, polite) can
     only be averaged. Grades are ordered but not evenly spaced, so a mean of grades is only a convention.
@@ -104,13 +104,17 @@ class Rubrics(GradedMetric):
         pass_at: lowest quality (0…1) that passes.
         applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
             does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = the metric always applies.
-        prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
+        prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, or one of the two keys, to replace ours. With
+            ``instruction``, ``rubrics`` are not shown.
         fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
             the field is optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, if the
             sample has them; contexts are shown only if they are named.
         required_columns: ragas's name of the parameter ``fields``.
         bundle: whether one judge call judges this criterion together with the criteria of the other metrics that have
             ``bundle``, equal ``fields`` and the same judge. Part of the version; excludes examples.
+
+    Raises:
+        ConfigurationError: ``rubrics``, ``range`` or another argument is invalid.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -156,13 +160,13 @@ class Rubrics(GradedMetric):
 class InstanceRubrics(JudgedMetric):
     """Which of the grades that came with this sample fits it?
 
-    Formula: the most frequent of ``strictness`` grades; if several are equally frequent, the lower median of all. Range [the
-    lowest grade, the highest], higher is better. Each sample's rubric has its own range, so qualities of different rubrics
+    Formula: the most frequent vote, a grade; if several are equally frequent, the lower median of all. Range [the lowest
+    grade, the highest], higher is better. Each sample's rubric has its own range, so qualities of different rubrics
     can be compared, and values cannot.
 
     Fields: ``rubrics`` (``{"score1_description": "…"}``); single turn, whichever of ``user_input``, ``response``,
     ``reference``, ``retrieved_contexts``, ``reference_contexts`` are there; multi turn, ``user_input`` and ``reference`` too.
-    Judge calls: ``strictness`` (step ``score_rubric``), concurrently. Votes without an answer are ignored. If the rubric is
+    Judge calls: one per vote (step ``score_rubric``), concurrently. Votes without an answer are ignored. If the rubric is
     empty, the score is undefined and no call is made.
 
     Blind spot: the blind spot of ``Rubrics`` applies. Two samples are comparable only as far as their rubrics are equally
@@ -181,6 +185,9 @@ class InstanceRubrics(JudgedMetric):
             grades between them.
         pass_at: lowest quality (0…1) that passes.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``range`` or another argument is invalid.
     """
 
     base_version = "3"
@@ -211,7 +218,7 @@ class InstanceRubrics(JudgedMetric):
         return ALL_FIELDS
 
     async def measure(self, sample: Sample) -> Finding:
-        """Ask the judge ``strictness`` times, then return the most frequent grade."""
+        """Ask the judge once per vote, then return the most frequent grade."""
         rubrics = sample.rubrics
         if not rubrics:
             return Finding(value=None, reason="the sample's rubric has no grades")

@@ -31,22 +31,21 @@ class Criticism(BaseModel):
 class SimpleCriteria(GradedMetric):
     """Which grade does this answer or conversation get by one criterion?
 
-    Formula: the most frequent of ``strictness`` grades; if several are equally frequent, the lower median of all. Range [the
-    lowest grade, the highest], higher is better, or lower with ``direction="lower"``. Without ``range`` any whole number is a
+    Formula: the most frequent vote, a grade; if several are equally frequent, the lower median of all. Range [the lowest
+    grade, the highest], higher is better, or lower with ``direction="lower"``. Without ``range`` any whole number is a
     value; a score then has no quality, and neither passes nor fails.
 
     Fields: the names in ``fields``. Default, single turn: at least one of ``user_input``, ``response``, ``reference``; multi
     turn: ``user_input`` (and ``reference`` if the sample has one). The judge is shown only these fields. Judge calls:
-    ``strictness`` (step ``score_criteria``), concurrently; with ``bundle``, one call for all metrics (``judge_criteria``).
-    Votes without an answer are ignored.
+    one per vote (step ``score_criteria``), concurrently; with ``bundle``, one per vote for all its metrics
+    (``judge_criteria``). Votes without an answer are ignored.
 
     Blind spot: a score is as good as the definition. Grades that are not described are guessed, and judges like the upper
     middle of a scale. A rubric describes each grade, and is steadier (``Rubrics``).
 
     Source: ragas 0.4.3's ``SimpleCriteriaScore``. Deviations: each vote is a separate judge call (ragas asks once, at any
-    strictness); a grade outside of ``range`` is repaired once, then an error; a tie is the lower median (ragas: the first
-    grade); contexts are shown only if ``fields`` names them (ragas shows the retrieved contexts); a conversation is shown as
-    messages.
+    strictness); a grade outside of ``range`` is repaired once, then an error; contexts are shown only if ``fields`` names
+    them (ragas shows the retrieved contexts); a conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -59,13 +58,17 @@ class SimpleCriteria(GradedMetric):
         pass_at: lowest quality (0…1) that passes.
         applies_when: a condition, as a sentence ("the user asks for a refund"). If the judge answers, in the same call, that it
             does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = the metric always applies.
-        prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
+        prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, or one of the two keys, to replace ours. With
+            ``instruction``, ``definition`` is not shown, but must still be given.
         fields: names of the fields shown to the judge, ``["response"]``; a sample that lacks one is ``missing_field``, unless
             the field is optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, if the
             sample has them; contexts are shown only if they are named.
         required_columns: ragas's name of the parameter ``fields``.
         bundle: whether one judge call judges this criterion together with the criteria of the other metrics that have
             ``bundle``, equal ``fields`` and the same judge. Part of the version; excludes examples.
+
+    Raises:
+        ConfigurationError: ``definition`` is empty, or ``range``, ``direction`` or another argument is invalid.
     """
 
     def __init__(

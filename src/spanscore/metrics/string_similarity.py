@@ -84,6 +84,10 @@ class StringSimilarity(NamedMetric):
         name: name of the metric in its scores.
         distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
         pass_at: lowest quality that passes.
+
+    Raises:
+        ConfigurationError: ``distance_measure`` or another argument is invalid.
+        MissingExtraError: rapidfuzz is not installed (extra ``text``).
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}

@@ -131,6 +131,9 @@ class ToolCallAccuracy(NamedMetric):
             (``"non_llm_string_similarity"``), which gets their texts, or a function (made, reference) → 0…1.
             None = unequal values count 0.
         pass_at: lowest quality that passes.
+
+    Raises:
+        ConfigurationError: ``arg_comparison`` is no function and no metric of two texts without a judge.
     """
 
     base_version = "2"

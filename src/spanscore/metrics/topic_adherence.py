@@ -94,6 +94,9 @@ class TopicAdherence(JudgedMetric):
         mode: ``"f1"``, ``"precision"`` or ``"recall"``.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``mode`` or another argument is invalid.
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_topics")}

@@ -1,8 +1,7 @@
 """The means that alerts watch: of a metric's quality, or of the share of units without one category; of roots or inner units.
 
-A share of units is a mean of 0 and 1. So the rules for means watch it under a name of its own, such as ``intent=refund``, with
-the quality 1 for each unit of another category: the share rises when this quality drops. The mean of inner units has a name of
-its own as well, such as ``context_relevance (retriever)``.
+The series ``intent=refund`` holds 1 − the share of ``refund``, because the rules watch for drops: when the share rises, the
+series falls. The mean of inner units has a name of its own, too, such as ``context_relevance (retriever)``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ class WatchedMean(NamedTuple):
 
     Attributes:
         of: the metric.
-        settings: alert settings, in quality also for a share.
+        settings: alert settings. For a share, a numeric ``baseline`` is 1 − the normal share; ``max`` and ``min_rise`` remain
+            shares.
         category: the category whose share is watched; empty if the metric's quality is watched.
         inner: the entry of ``units.also`` whose units are watched; None = the roots' units.
     """
@@ -56,12 +56,12 @@ class WatchedMean(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in the recorded series: ``subject``, or ``subject=category``."""
+        """Name in the recorded series: ``subject``, or ``subject=category`` for the series of 1 − the share of the category."""
         return f"{self.subject}={self.category}" if self.category else self.subject
 
     @property
     def has_own_records(self) -> bool:
-        """Whether the rules for all metrics together do not record it."""
+        """Whether it is a share or of inner units, which need recording rules of their own."""
         return bool(self.category) or self.inner is not None
 
     @property
@@ -71,7 +71,7 @@ class WatchedMean(NamedTuple):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels of its counters, besides those of scores."""
+        """Labels that select its counters: the metric, and for inner units source, kind and name; not the category."""
         own = {promql.METRIC: self.metric}
         if self.inner is not None:
             own[label(semconv.EVALUATION_SOURCE)] = semconv.SOURCE_INNER
@@ -80,7 +80,8 @@ class WatchedMean(NamedTuple):
 
     @property
     def matchers(self) -> str:
-        """PromQL matchers of its counters. An empty value matches a missing label: the units of an entry without a name."""
+        """PromQL matchers of its counters. For roots' units, only the metric: ``promql`` excludes inner units."""
+        # An empty value matches a missing label: the units of an entry without a name.
         without_name = {} if self.inner is None else {label(semconv.UNIT_NAME): ""}
         return promql.matching(without_name | dict(self.labels))
 

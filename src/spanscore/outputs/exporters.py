@@ -208,7 +208,7 @@ class QuietExporter:
         undelivered: number of spans, points or events in failed exports, rejected by the backend, or dropped because too many
             were waiting.
         unreachable: whether the backend was unreachable at the latest try; still True while the exporter waits for the next.
-        instead: returns where the signal can be read without this exporter, so that a failure loses nothing; empty = nowhere.
+        readable_place: returns the place of the signal without this exporter, so that a failure loses nothing; empty = nowhere.
         on_success: called after an export that the backend accepted as a whole, on its thread.
     """
 
@@ -228,7 +228,7 @@ class QuietExporter:
         self.failures = 0
         self.undelivered = 0
         self.unreachable = False
-        self.instead: Callable[[], str] = str
+        self.readable_place: Callable[[], str] = str
         self.on_success: Callable[[], object] = object
         self.last_ok: bool | None = None
         self.last_ns = 0
@@ -295,7 +295,7 @@ class QuietExporter:
 
     def delivered_since(self, failures: int) -> bool:
         """Return whether no export failed since the count was ``failures``, including the last export before that."""
-        return bool(self.instead()) or (self.last_ok is not False and self.failures == failures)
+        return bool(self.readable_place()) or (self.last_ok is not False and self.failures == failures)
 
     def last(self) -> str:
         """Return the last result in one clause, with its time and the number of undelivered items."""
@@ -348,7 +348,9 @@ class QuietExporter:
 
     def _complain(self) -> None:
         """Log the failure, at most hourly per endpoint and reason: the three signals of an endpoint have one cause."""
-        if self.instead() or (self._closing and not self._cause):  # in the second case we stopped, not the backend
+        if self.readable_place() or (
+            self._closing and not self._cause
+        ):  # in the second case we stopped, not the backend
             return
         where, clause = self._where(), self._clause()
         cannot = f"nothing can be exported to {where} ({clause})"
@@ -372,7 +374,7 @@ class QuietExporter:
         return self.endpoint.removesuffix(f"/v1/{self._what}")
 
     def _losses(self, waiting: int = 0) -> str:
-        if self.instead():
+        if self.readable_place():
             return ""
         lost = f"; {self._counted(self.undelivered)} not delivered" if self.undelivered else ""
         return (f"; {self._counted(waiting)} waiting" if waiting else "") + lost

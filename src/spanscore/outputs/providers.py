@@ -123,8 +123,8 @@ class ResolvedProvider:
         """Return the row for people."""
         if self.exporter is None:
             return ProviderRow(self.what, self.which, "", self.note)
-        instead = "" if self.exporter.last_ok else self.exporter.instead()
-        last = f"not needed: {instead}" if instead else self.exporter.last()
+        place = "" if self.exporter.last_ok else self.exporter.readable_place()
+        last = f"not needed: {place}" if place else self.exporter.last()
         return ProviderRow(self.what, self.which, self.exporter.endpoint, last)
 
     def sends_deltas(self) -> bool:
@@ -488,17 +488,17 @@ class Providers:
             _log.warning("%s are not exported, because no exporter could be built: %s", what, error)
             return no_provider(what, f"no exporter could be built: {error}")
         if exporter is not None:
-            exporter.instead = partial(self._instead, what)
+            exporter.readable_place = partial(self._readable_place, what)
             if what == "metrics":
                 exporter.on_success = self._confirm_metrics
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
 
-    def _instead(self, what: Signal) -> str:
+    def _readable_place(self, what: Signal) -> str:
         if not is_sent_by_default(what):
             return ""
-        in_file = "" if self.spans_file is None else self.spans_file.instead(metrics=what == "metrics")
+        in_file = "" if self.spans_file is None else self.spans_file.readable_place(metrics=what == "metrics")
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
 
     def _confirm_metrics(self) -> None:
@@ -533,7 +533,7 @@ class Providers:
 
 def _is_spare(chosen: ResolvedProvider) -> bool:
     """Return whether the signal can be read otherwise, so that a missing export loses nothing."""
-    return chosen.exporter is not None and bool(chosen.exporter.instead())
+    return chosen.exporter is not None and bool(chosen.exporter.readable_place())
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()

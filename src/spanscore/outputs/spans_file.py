@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 100_000_000
 """Limit in bytes of the file and its predecessor, which ends in ``.1``, together."""
 MOST_WAITING: Final = 4_096
+"""Spans that wait, at most; further spans are lost."""
 _BATCH: Final = 512
 """Spans per line, at most."""
 
@@ -34,7 +35,8 @@ class SpansFileState:
         path: the file.
         written: number of spans that this process wrote.
         lost: number of spans that were not written.
-        fault: the system's reason why the latest span was not written; empty if it was written.
+        fault: reason of the latest failed write, or why no span can reach the file; empty after a write that succeeded. Spans
+            that are lost because too many wait set no reason.
     """
 
     path: Path
@@ -56,7 +58,7 @@ class SpansFile:
 
     Args:
         path: created if it does not exist, in an existing folder. Only its owner may read it; processes may share it.
-        as_line: makes a line, with its end, from some ended spans.
+        as_line: makes a line, with its line break, from some ended spans.
         max_bytes: limit of the file and its predecessor together.
     """
 
@@ -66,19 +68,19 @@ class SpansFile:
         self._file = LineFile(path, max_bytes)
         self._as_line = as_line
         self._thread = SerialThread("spanscore-spans-file")
+        self._fault = ""
         self._make_parts()
         call_in_child(self, SpansFile._make_parts)
 
     def _make_parts(self) -> None:
-        """Reset the counts and drop the waiting spans, because the parent of a fork writes them."""
+        """Set the initial counts: at the start, and in a forked child, whose parent writes the waiting spans."""
         self._lock = Lock()
         self._waiting: deque[ReadableSpan] = deque()
         self._written = self._lost = 0
-        self._fault = ""
         self._any = self._over = False
 
     def beside(self, tracer: Any) -> Any:
-        """Return a copy of a tracer whose spans also go to the file."""
+        """Return a copy of a tracer whose spans also go to the file; without an SDK, the tracer itself, which is a fault."""
         if not hasattr(tracer, "span_processor"):
             self._fault = "the tracer provider is not the SDK's, or OTEL_SDK_DISABLED is set"
             return tracer
@@ -104,8 +106,8 @@ class SpansFile:
         with self._lock:
             return SpansFileState(self._file.path, self._written, self._lost, self._fault)
 
-    def instead(self, *, metrics: bool = False) -> str:
-        """Return where spans, or with ``metrics`` their scores, can be read; empty while spans cannot be written."""
+    def readable_place(self, *, metrics: bool = False) -> str:
+        """Return the place of the spans, or with ``metrics`` of their scores, without a backend; empty after a fault."""
         where = (
             f"the scores are in {self._file.path}; alerts need an endpoint"
             if metrics
@@ -119,7 +121,7 @@ class SpansFile:
             wait([self._thread.do(self._write_waiting)], timeout_s)
 
     def finish(self, timeout_s: float) -> None:
-        """Write the waiting spans, and accept no further span. Blocks for at most ``timeout_s``."""
+        """Write the waiting spans, for at most ``timeout_s``. The rest and all later spans count as lost."""
         self.flush(timeout_s)
         self._thread.stop()
         with self._lock:
@@ -144,7 +146,7 @@ class SpansFile:
                     self._write(batch[:half])
                     self._write(batch[half:])
                 else:
-                    self._lose(batch, "a span is larger than half of the file may be")
+                    self._lose(batch, f"a span is larger than {self._file.most_bytes:,} bytes, half of the limit")
                 return
             self._file.append(line)
         except Exception as error:  # noqa: BLE001  (counted; the next batch is tried again)

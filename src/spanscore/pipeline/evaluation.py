@@ -26,6 +26,7 @@ _THREADS = 2
 _TURNS = 10
 """Turns of the loop after which a cancelled metric has recorded its open questions: one turn for each task in between."""
 _SHUT_DOWN = "the scorer was shut down while its judge was asked"
+_DISABLED = Samples(outcome=Outcome.FILTERED, reason="disabled")
 
 
 def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
@@ -35,7 +36,9 @@ def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
 
 
 def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]:
-    """Return kind of sample → ((account, first field of the questions), number of questions); empty without a judge."""
+    """Return kind of sample → ((account, first field of the questions), number of questions); empty without a judge.
+    Questions with equal account and field share a beginning that the provider caches.
+    """
     judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
     if judge is None or beginning is None:
         return {}
@@ -67,8 +70,8 @@ class Evaluation:
 
     Attributes:
         metrics: name → metric.
-        timeout_s: seconds that one metric may work on one sample, without the time in which its questions wait; a metric's own
-            ``timeout_s`` overrides it.
+        timeout_s: seconds that one metric may work on one sample, without the time in which all its open questions or the score
+            itself wait; a metric's own ``timeout_s`` overrides it.
         budget_ledger: budgets that pay the metrics' questions; None = no budget is set.
         at_once: maximum concurrent scores of a metric without a known judge, which may call its own service; None = unlimited.
         transcribes: whether scores carry the questions to judges.
@@ -98,7 +101,7 @@ class Evaluation:
         }
 
     def close(self) -> None:
-        """End the threads: no further metric begins."""
+        """End the pool's threads, each after its present metric. It does not keep a later metric from beginning."""
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -107,14 +110,14 @@ class Evaluation:
 
         Args:
             job: the job.
-            on_change: called when a score arrives; never before this method returns.
+            on_change: called when a score arrives after this method has returned. Earlier scores are in ``scores``.
         """
         at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)
         return at_work
 
     def begin_rest(self, decisions: Mapping[str, Decision], at_work: RunningJob) -> None:
-        """Begin the metrics that were decided on after the first scores of a job; ``decisions`` may be empty."""
+        """Begin the metrics that were decided on after a job's first scores, as ``begin`` does; ``decisions`` may be empty."""
         at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
         at_work.undecided = False
         self._begin_each(decisions, at_work)
@@ -128,12 +131,12 @@ class Evaluation:
                 at_work.take_in(name, _broken(name, error))
 
     async def scores(self, job: Job) -> list[Score]:
-        """Return one score per metric of the job, in that order."""
+        """Return one score per metric of a job without further decisions to come (``undecided``), in that order."""
         scores = {score.metric: score async for score in self.each(job)}
         return [scores[name] for name in job.decisions]
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
-        """Yield one score per metric of the job, in the order of completion."""
+        """Yield one score per metric of a job without further decisions to come, in the order of completion."""
         changed = asyncio.Event()
         at_work = self.begin(job, changed.set)
         try:
@@ -149,7 +152,7 @@ class Evaluation:
             at_work.give_up()
 
     def _count_alike(self, job: Job) -> Counter[Hashable]:
-        """Return (account, field) → number of questions of a job's metrics to that account that begin with that field."""
+        """Return (account, field) → number of questions of a job to that account that begin with that field."""
         alike: Counter[Hashable] = Counter()
         for name in job.decisions:
             if (beginning := self._beginning(name, job.samples)) is not None:
@@ -164,17 +167,15 @@ class Evaluation:
 
     def _begin(self, name: str, at_work: RunningJob, alike: Counter[Hashable]) -> None:
         job = at_work.job
+        samples = _DISABLED if self.disabled else job.samples
         metric = self.metrics.get(name)
         if metric is None:  # another process sampled for a metric that is missing here
-            at_work.take_in(name, _unknown(name, job.samples))
+            at_work.take_in(name, _unknown(name, samples))
             return
-        if self.disabled:
-            at_work.take_in(name, _unscored(metric, Outcome.FILTERED, "disabled"))
-            return
-        sample = _sample_for(metric, job.samples)
+        sample = _sample_for(metric, samples)
         if sample is None:
-            if job.samples.outcome is not None:
-                score = _unscored(metric, job.samples.outcome, job.samples.reason or job.samples.outcome.value)
+            if samples.outcome is not None:
+                score = _unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
             else:
                 kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
                 reason = f"{metric.name} needs a {kinds} sample; the unit has none"
@@ -209,10 +210,8 @@ class Evaluation:
     async def _compute(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
-        # `metric.score` is called on the thread: a coroutine that is never awaited would be reported on stderr.
-        with asked_by(
-            self._score_context(metric.name)
-        ):  # questions that the metric asks on that thread need the context, too
+        # `metric.score` is called on the thread: if the pool drops the job, no coroutine is left unawaited.
+        with asked_by(self._score_context(metric.name)):  # the score's own context belongs to the loop thread
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
@@ -253,7 +252,7 @@ class RunningJob:
     undecided: bool = False
     scores: list[Score] = field(default_factory=list)
     _unfinished: dict[str, tuple[RunningMetric, Deadline]] = field(default_factory=dict)
-    _late_metrics: set[str] = field(default_factory=set)
+    _late_metrics: dict[str, RunningMetric] = field(default_factory=dict)
     _given_up: list[RunningMetric] = field(default_factory=list)
 
     @property
@@ -296,6 +295,7 @@ class RunningJob:
 
     def give_up(self) -> None:
         """Cancel every running metric, so that unused answers are not paid for."""
+        self._given_up += self._late_metrics.values()
         self._late_metrics.clear()
         for name in list(self._unfinished):
             self._given_up.append(running := self._stop_metric(name))
@@ -319,12 +319,12 @@ class RunningJob:
     def _late(self, name: str) -> None:
         running = self._stop_metric(name)
         running.task.cancel()  # and abandoned: ``wait_for`` would wait for a judge that swallows the cancellation
-        self._late_metrics.add(name)
+        self._late_metrics[name] = running
         after_turns(_TURNS, lambda: self._end_late(name, running))
 
     def _end_late(self, name: str, running: RunningMetric) -> None:
         if name in self._late_metrics:  # an abandoned job has no late metrics
-            self._late_metrics.remove(name)
+            del self._late_metrics[name]
             self._finish(name, running, running.late)
 
     def _stop_metric(self, name: str) -> RunningMetric:

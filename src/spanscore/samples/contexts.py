@@ -180,7 +180,7 @@ class AnswerContexts:
 def contexts_in(
     view: UnitView, model_texts: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
-    """Find the contexts. ``answering`` is the run that gave the answer (``ModelTexts.answering``); None = unknown."""
+    """Find the contexts. ``answering`` is the run that gave the answer; None = unknown."""
     found = _contexts(view, model_texts, answering, retrieval_tools)
     if found.documents is None or found.texts is not None:
         return found

@@ -65,7 +65,7 @@ from spanscore.samples.view import (
 
 
 def history_of(view: UnitView, question: str | None, answering: ModelRun | None) -> list[Message]:
-    """Return the turns before the root's own messages: from its input, a store, its final state, or a checkpoint."""
+    """Return the turns before the root's own messages: from its input, a store, its final state, or the answer's prompt."""
     if human_turns(view.output.messages):
         return []  # the output is the whole thread
     exchanged = [_exchanges(value, pairs="history" in key) for key, value in _entries(view.input.value)]
@@ -163,7 +163,8 @@ def _after_question(
 def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
     """Return a conversation with the answer at its end, if it ends with a question, a call, or an answer to a call.
 
-    In the root's own messages, a tool's message may be the last: an agent with a response format answers so.
+    The answer is not added if the assistant's messages of this turn have its text. In the root's own messages, a tool's message
+    may be the last: an agent with a response format answers so.
     """
     last = messages[-1] if messages else None
     if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or _ends_with_tool(turn):
@@ -220,7 +221,7 @@ def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]
 
 
 def find_question(extract: Extract, view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the text of the question. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
+    """Find the text of the question. ``answering`` is the run that gave the answer; None = unknown."""
     place = extract.user_input
     return question_in(view, model_texts, answering) if place is None else _at(place, view, question_text)
 
@@ -231,14 +232,14 @@ def find_answer(extract: Extract, view: UnitView, model_texts: ModelTexts) -> Te
 
 
 def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the ``AnswerContexts``. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
+    """Find the ``AnswerContexts``. ``answering`` is the run that gave the answer; None = unknown."""
     if extract.retrieved_contexts is not None:
         return _at(extract.retrieved_contexts, view, lambda value: AnswerContexts(documents_in(value)))
     tools = ", ".join(extract.retrieval_tools) or "none named"
     keys = ", ".join(CONTEXT_KEYS)
     searched = (
         f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
-        f"root: keys {keys}; retrieval_tools ({tools})"
+        f"search results in the last prompt; root: keys {keys}; retrieval_tools ({tools})"
     )
     if view.documents_cut:
         searched = f"{searched}; the documents of a retriever run were {CUT.reason}"
@@ -248,14 +249,15 @@ def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, ans
 
 def _at(place: str | Callable[[Unit], Any], view: UnitView, read: Callable[[Any], Any]) -> TextMatch:
     if isinstance(place, str):
-        return TextMatch(read(_walk(place, view)), f"the configured place, {place}", TextSource.EXTRACT)
-    name = getattr(place, "__name__", type_name(place))
-    try:
-        value = place(view.unit)
-    except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
-        raised = f"the configured function {name}, which raised {type_name(error)}"
-        return TextMatch(read(None), raised, TextSource.EXTRACT)
-    return TextMatch(read(jsonable(value)), f"the configured function {name}", TextSource.EXTRACT)
+        value, searched = _walk(place, view), f"the configured place, {place}"
+    else:
+        value, searched = None, f"the configured function {getattr(place, '__name__', type_name(place))}"
+        try:
+            value = jsonable(place(view.unit))
+        except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
+            searched += f", which raised {type_name(error)}"
+    extracted = read(value)
+    return TextMatch(extracted, searched, TextSource.EXTRACT if isinstance(extracted, str) else None)
 
 
 def _walk(path: str, view: UnitView) -> Any:
@@ -287,8 +289,8 @@ def _step(value: Any, key: str) -> Any:
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
 SEVERAL_TEXTS: Final = "several of the root's texts may be the"
 """The beginning of a reason; the ambiguous parts follow: ``question``, ``answer`` or both."""
-_MOST_KEYS = 10
-_MOST_CHARS = 40
+_MOST_KEYS, _MOST_CHARS = 10, 40
+"""Number of keys, and of characters of a key, in the reason of a unit without a sample."""
 _OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids", "images"}) | ON_DEMAND
 """Fields that come from the unit itself; the other fields of a sample are references."""
 
@@ -299,21 +301,21 @@ def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
 
 
 def samples_of(view: UnitView, extract: Extract) -> Samples:
-    """Make the samples of a unit, or return the reason for their absence. Never raises because of a payload."""
+    """Make the samples of a unit, with notes as ``reason``, or return the reason of their absence; safe for any payload."""
     model_texts = ModelTexts(view)
     answer = find_answer(extract, view, model_texts)
     answering = model_texts.answering(answer.value)
     question = find_question(extract, view, model_texts, answering)
-    found = find_contexts(extract, view, model_texts, answering)
+    match = find_contexts(extract, view, model_texts, answering)
     searched = (
         ("user_input", question.searched),
         ("response", answer.searched),
-        ("retrieved_contexts", found.searched),
+        ("retrieved_contexts", match.searched),
     )
     why_not = _why_not(view, question, answer)
     if why_not is not None:
         return no_sample(why_not, searched)
-    contexts: AnswerContexts = found.value
+    contexts: AnswerContexts = match.value
     prompt = None if answering is None else last_human_text(answering.asked)
     user_input = with_images_of(question.value, prompt, contexts.texts or ())
     single, left_out = _add_references(_single(user_input, answer.value, contexts), view.expected)

@@ -252,13 +252,13 @@ _WITH_RAW = {"raw", "parsed", "parsing_error"}
 class TextSource(StrEnum):
     """The way in which a question or an answer was found, the most certain first."""
 
+    EXTRACT = "extract"
     MESSAGES = "messages"
     KEYS = "keys"
     ONLY_TEXT = "only_text"
     MATCHED = "matched"
     OBJECT = "object"
     MODEL = "model"
-    EXTRACT = "extract"
 
 
 @dataclass(slots=True)
@@ -285,7 +285,7 @@ class _Guess(NamedTuple):
 
 
 def question_in(view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the text of the question. ``answering`` is the result of ``ModelTexts.answering`` for the answer."""
+    """Find the text of the question. ``answering`` is the run that gave the answer; None = unknown."""
     return _best(_questions(view, model_texts, answering), _QUESTION_PLACES)
 
 

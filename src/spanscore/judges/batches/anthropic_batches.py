@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore.errors import MissingExtraError
@@ -82,7 +83,8 @@ class AnthropicBatches:
         if self._client.messages.batches.retrieve(batch_id).results_url is None:
             return
         for line in self._client.messages.batches.results(batch_id):
-            yield line.custom_id, _answer(line)
+            with suppress(KeyError, AttributeError):  # an unreadable line: the caller counts its question as unanswered
+                yield line.custom_id, _answer(line)
 
     def cancel(self, batch_id: str) -> None:
         """Cancel a batch."""

@@ -30,7 +30,7 @@ class OpenAIBatches:
     """Batches of ``/v1/chat/completions`` and ``/v1/responses``.
 
     Args:
-        client: OpenAI's own client; its address and key are used for all requests.
+        client: OpenAI's own client; its retries and timeout are replaced by ``RETRIES`` and ``REQUEST_S``.
     """
 
     max_questions = 50_000
@@ -39,7 +39,7 @@ class OpenAIBatches:
         self._client = client.with_options(max_retries=RETRIES, timeout=REQUEST_S)
 
     def submit(self, questions: Sequence[BatchQuestion]) -> str:
-        """Upload the questions as a file, and create the batch."""
+        """Upload the questions as a file, and create the batch; all questions have one path."""
         endpoint = _endpoint(questions[0].request.path)
         lines = b"\n".join(_line(question, endpoint) for question in questions)
         file = self._client.files.create(file=("spanscore.jsonl", lines), purpose="batch")
@@ -55,7 +55,7 @@ class OpenAIBatches:
     def answers(self, batch_id: str) -> BatchAnswers:
         """Yield the answers in the output file and the error file.
 
-        For a refused batch, also yield one entry with an empty question id: its reason applies to every question.
+        For a refused batch, also yield an entry with an empty id: its reason applies to every question without an answer.
         """
         state = self._client.batches.retrieve(batch_id)
         for file in (state.output_file_id, state.error_file_id):
@@ -83,12 +83,12 @@ def _line(question: BatchQuestion, endpoint: str) -> bytes:
 def _answers(file: bytes) -> Iterator[tuple[str, StoredAnswer | Unanswered]]:
     for line in file.split(b"\n"):
         # An unreadable line is skipped; the caller counts its question as unanswered.
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             yield _answer(json.loads(line))
 
 
 def _answer(line: dict[str, Any]) -> tuple[str, StoredAnswer | Unanswered]:
-    """Return the question id and the answer in a line. An unknown error code counts as ``EXPIRED``."""
+    """Return the question id and the answer in a line. An unknown error code is ``EXPIRED``: the question is asked again."""
     response = line.get("response")
     if response:
         return line["custom_id"], StoredAnswer(int(response["status_code"]), json.dumps(response["body"]).encode())
