@@ -80,7 +80,7 @@ def test_a_key_arrives_in_the_service(
 def test_a_file_without_an_unusual_value_changes_nothing(
     tmp_path: Path, usual: tuple[dict[str, Any], set[str]]
 ) -> None:
-    """Else the test above could not fail."""
+    """Any difference here would hide a key that no part reads."""
     assert changed_places(made_of(tmp_path, None), usual) == set()
 
 

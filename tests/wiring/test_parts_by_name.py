@@ -28,7 +28,7 @@ class Labelled(MemorySink):
 
     def __init__(self, label: str, content: bool = True) -> None:
         super().__init__()
-        self.label, self.content = label, content
+        self.label, self.content = label.strip(), content
         Labelled.made.append(self)
 
 
@@ -151,6 +151,11 @@ KEYS = {"sinks": ("outputs", "sinks"), "dialects": ("units", "dialects"), "queue
         ("sinks", ["evnt"], "unknown sink 'evnt': did you mean 'event'"),
         ("sinks", ["event"], "'event', which is a switch"),
         ("sinks", [{"my_parts:Labelled": {"lable": "x"}}], "sink 'my_parts:Labelled' has no parameter 'lable'.*label"),
+        (
+            "sinks",
+            [{"my_parts:Labelled": {"label": 5}}],
+            "sink 'my_parts:Labelled' cannot be made: AttributeError: 'int'",
+        ),
         ("sinks", ["my_parts:Labelled"], "missing a required argument: 'label'"),
         ("sinks", ["my_parts:Provided"], "missing a required argument: 'providers'"),
         ("sinks", ["my_parts:Shouting"], "made a Shouting, which is not a sink"),

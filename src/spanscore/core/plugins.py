@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from spanscore.core.printable import did_you_mean
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, SpanscoreError
 
 Entry = str | Mapping[str, Mapping[str, Any] | None]
 """The name of a part in a configuration, alone or with parameters."""
@@ -82,12 +82,17 @@ class Registry:
                 parts.
 
         Raises:
-            ConfigurationError: unknown name or parameter (the message suggests similar ones), or an invalid parameter.
+            ConfigurationError: unknown name or parameter (the message suggests similar ones), or the part raised an error.
         """
         maker, values = self.resolve(name, params, **offered)
         if self._is_part(maker):
             return maker
-        made = maker(**values)
+        try:
+            made = maker(**values)
+        except SpanscoreError:
+            raise
+        except Exception as error:  # a user's own code may raise anything
+            raise ConfigurationError(f"{self.kind} {name!r} cannot be made: {type(error).__name__}: {error}") from error
         if not self._is_part(made):
             raise ConfigurationError(f"{self.kind} {name!r} made a {type(made).__name__}, which is not a {self.kind}")
         return made
