@@ -348,9 +348,8 @@ class QuietExporter:
 
     def _complain(self) -> None:
         """Log the failure, at most hourly per endpoint and reason: the three signals of an endpoint have one cause."""
-        if self.readable_place() or (
-            self._closing and not self._cause
-        ):  # in the second case we stopped, not the backend
+        stopped_by_us = self._closing and not self._cause
+        if self.readable_place() or stopped_by_us:
             return
         where, clause = self._where(), self._clause()
         cannot = f"nothing can be exported to {where} ({clause})"
