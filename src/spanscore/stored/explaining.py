@@ -228,14 +228,21 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
 
 def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
     """Yield the key that joins several units of a trace: the scope of an application's span above all these units."""
-    tops = [
-        entry
-        for entry in seen.values()
-        if entry.data.parent_id not in seen and entry.role is Role.UNKNOWN and not entry.claimed
-    ]
-    if len(stored) > 1 and len(tops) == 1:
-        top = tops[0].data
-        yield f"units.scopes: [{top.scope}] makes one unit of these {len(stored)}, with {top.name} as its root"
+    tops = {_top_of(entry.unit.key.span_id, seen) for entry in stored}
+    top = seen.get(tops.pop()) if len(stored) > 1 and len(tops) == 1 else None
+    if top is not None and top.role is Role.UNKNOWN and not top.claimed:
+        yield f"units.scopes: [{top.data.scope}] makes one unit of these {len(stored)}, with {top.data.name} as its root"
+
+
+def _top_of(span_id: int, seen: Mapping[int, _Seen]) -> int:
+    """Return the topmost span above a span, in the same process."""
+    for _ in seen:  # no endless loop if the parents form a cycle
+        entry = seen.get(span_id)
+        above = None if entry is None or entry.wire.parent_is_remote else seen.get(entry.data.parent_id or 0)
+        if above is None:
+            break
+        span_id = above.data.span_id
+    return span_id
 
 
 def _listed(names: Iterable[str]) -> str:
