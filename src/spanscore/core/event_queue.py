@@ -304,7 +304,7 @@ class EventQueue(Generic[_To]):
         """Sleep until an event arrives (then gather), or the timeout passes, plus up to twice ``gather_s``. Reader only.
 
         While events keep coming, the reader waits ``gather_s`` at a time, so that no event has to wake it. If none came in
-        that time, the reader sleeps until the next event. ``timeout_s`` is None if there is no timeout.
+        that time, the reader sleeps until the next event. ``timeout_s=None``: no timeout.
         """
         if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self._gather_s):
             self.asleep = True

@@ -35,7 +35,7 @@ def scalar(value: Any) -> str | None:
 
 
 def text_of(value: Any) -> str | None:
-    """Return the words of a value, or JSON if it has none; of messages, the last one's text. None for None, or without a text."""
+    """Return the words of a value, or JSON if it has no words; of messages, the text of the last. None without a text."""
     if value is None:
         return None
     last = value[-1] if are_messages(value) else value
@@ -217,7 +217,7 @@ def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
 def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
     """Return the documents of a retriever's items. An item may hold several documents, or none: an empty text or list.
 
-    An item in an unknown form is one document: of a text with itself as its text, of any other value without a text.
+    An item in an unknown form is one document. If it is a text, that is the document's text; other values give no text.
     """
     return [document for item in items for document in _retrieved(item)]
 
@@ -255,7 +255,7 @@ def _document(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] |
 
 
 def _text_in(document: Mapping[str, Any]) -> str | None:
-    """Return the text of a document or its content blocks; None if there is none. An empty ``page_content`` gives ``""``."""
+    """Return the text of a document or its content blocks; None without a text. An empty ``page_content`` gives ``""``."""
     if document.get("page_content") == "":
         return ""
     text = next((document[key] for key in _TEXT_KEYS if document.get(key) and isinstance(document[key], str)), None)
