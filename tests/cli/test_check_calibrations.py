@@ -60,7 +60,7 @@ def test_labels_of_another_series_are_no_calibration() -> None:
 
     assert result.exit_code == 0, result.output
     assert (
-        "exact_match: not calibrated: the labels are of evaluator version another, and its scores are of"
+        "exact_match: not calibrated: the calibration is of evaluator version another, and the scores are of"
         in result.stdout
     )
 

@@ -43,7 +43,10 @@ def test_what_a_judge_check_costs_and_sees_is_reported(folder: Path) -> None:
     output = checked(folder).stdout
 
     assert "judge check: 60 labelled samples of labelled.jsonl, every 6 h, for the judge of faithfulness\n" in output
-    assert "a day costs 480 questions, 0.037 USD, for each replica: only processes of one machine share runs" in output
+    assert (
+        "a day costs 480 questions, 0.037 USD, for each replica; of the processes of one machine, only one runs"
+        in output
+    )
     assert "kept in labelled.baseline.json, which must outlive the process" in output
     assert "a change is detected if 12 of 60 answers change, all in one direction (0.2 of them)" in output
     assert "to detect a change of 0.05 of them, label 240" in output

@@ -26,7 +26,7 @@ DESCRIBED = {
     "min_tool_calls: 3": "it called tools 3 times or more",
     "model: gpt-4o": "it asked the model 'gpt-4o'",
     "score: {metric: exact_match, below: 0.5}": "the quality of exact_match is below 0.5",
-    "status: ok, workflow: agent, slower_than: 5s": "status is ok and the workflow is 'agent' and it took more than 5 s",
+    "status: ok, workflow: agent, slower_than: 5s": "status is ok and the workflow is 'agent' and it took 5 s or more",
 }
 
 
@@ -56,7 +56,7 @@ def test_metadata_that_no_span_has_are_reported_of_a_rule_that_looks_at_them(tmp
 
     found = [[note for note in rows if "sampling rule gold" in note] for rows in notes]
     assert [len(rows) for rows in found] == [1, 1, 0]
-    assert "will decide otherwise; capture.metadata: [user_tier, plan] exports it" in found[0][0]
+    assert "decides otherwise; capture.metadata: [user_tier, plan] exports it" in found[0][0]
     assert "capture.metadata: [user_tier] exports it" in found[1][0]
 
 

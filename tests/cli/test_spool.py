@@ -78,6 +78,20 @@ def test_what_cannot_be_read_is_reported_as_that(tmp_path: Path) -> None:
     assert "could not be read" in output
 
 
+def test_a_row_that_cannot_be_read_after_a_crash_is_not_reported_as_crashes_alone(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    Asked(path).put(1)
+    with other(path) as crashing:
+        crashing.ask("taken")
+        crashing.ask("begin", 1)
+    one = Asked(path)
+    one.take()
+    one.file.put_aside([key(1)])
+    one.file.close(10)
+
+    assert re.search(r"old  could not be read \(crashes: 1\)", shown(path).stdout)
+
+
 def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Path) -> None:
     now = [0]
     one = Asked(tmp_path / "spool.db", wall_ns=lambda: now[0])
@@ -85,10 +99,12 @@ def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Pa
     one.put(2, own=True)
 
     result = shown(one.file.path, "--drop-older-than", "7d")
+    document = json.loads(shown(one.file.path, "--drop-older-than", "7d", "--json").stdout)
     held = one.keep(2)
     one.file.close(10)
 
     assert result.stdout.startswith("1 older than 7 d deleted\n1 wait or are being scored")
+    assert (document["depth"], document["notes"]) == (1, ["0 older than 7 d deleted"])
     assert held is True
 
 

@@ -87,7 +87,7 @@ def test_the_page_of_another_series_says_that_it_is_not_calibrated(tmp_path: Pat
     write(spans("2"), tmp_path / "page.html", calibrations={"faithfulness": SAVED})
 
     assert (
-        "Not calibrated: the labels are of evaluator version 1, and the last scores are of 2"
+        "Not calibrated: the calibration is of evaluator version 1, and the last scores are of 2"
         in (tmp_path / "page.html").read_text()
     )
 

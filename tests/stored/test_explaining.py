@@ -177,6 +177,14 @@ def test_a_wrapper_of_the_application_that_would_make_one_unit_is_named() -> Non
     assert len(explained(*lines, units=Units(scopes=["my_app.chat"])).units) == 1
 
 
+@pytest.mark.parametrize("apart", [{}, {"under": 1, "flags": 0x300}], ids=["no parent", "remote parent"])
+def test_a_wrapper_above_some_units_alone_is_not_named(apart: dict[str, Any]) -> None:
+    wrapper = span(1, "answer", {"a": "b"}, scope="my_app.chat")
+    trace = explained(wrapper, span(2, "chat m", TALK, under=1), span(3, "chat m", TALK, **apart))
+
+    assert (len(trace.units), trace.change) == (2, [])
+
+
 def test_a_translation_of_the_user_that_raises_is_named_at_its_span() -> None:
     class Broken:
         name, scopes, signatures = "broken", ("acme",), ()

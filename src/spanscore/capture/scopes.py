@@ -105,14 +105,14 @@ _LIBRARIES: Final = frozenset(
 )
 """Libraries that several instrumentations trace."""
 _GENERAL: Final = ("opentelemetry.instrumentation.", "@opentelemetry/instrumentation-", "io.opentelemetry.")
-"""Prefixes of scopes that trace web servers, databases and the like."""
+"""Prefixes of general instrumentations. If no normalizer names such a scope, it traces a web server, a database or the like."""
 
 
 class Role(Enum):
     """The role of a scope's spans."""
 
     OURS = auto()
-    """A scope of spanscore. Its spans are never claimed."""
+    """A scope in ``Scopes.ours``. Its spans are never claimed."""
     IGNORED = auto()
     """A scope in `units.ignore_scopes`, or a second scope of a library that is read already. Its spans are not claimed."""
     GENERAL = auto()
@@ -127,13 +127,15 @@ class Role(Enum):
 class Scopes:
     """The role of each scope. Thread-safe: two threads that race compute the same role.
 
-    If two instrumentations trace the same library, the scope that was seen first is read, and the other scope is ignored.
+    If two instrumentations trace one of ``_LIBRARIES``, the scope seen first is read, and the other is ignored. While a handler
+    of spanscore records LangChain's runs, they are read from it.
 
     Attributes:
         known: function that returns whether a normalizer reads the spans of a scope.
         listed: prefixes of further scopes to claim (`units.scopes`).
         ignored: prefixes of scopes that are not claimed (`units.ignore_scopes`).
-        captures: function that returns whether spanscore's own handler records LangChain's runs.
+        captures: function that returns whether a handler of spanscore records LangChain's runs now. It is called once for each
+            scope of LangChain, at the scope's first span.
         ours: scopes that are never claimed.
         place: name of the traced process in messages.
         roles: scope → its role, for the scopes that were looked up.
@@ -197,8 +199,8 @@ class Scopes:
             return True
         if read_scope != scope:
             self.superseded[scope] = read_scope
-            ours = read_scope == semconv.CAPTURE_SCOPE
-            remedy = "set capture=Capture(enabled=False)" if ours else f"add {read_scope!r} to units.ignore_scopes"
+            switch = read_scope == semconv.CAPTURE_SCOPE and read_scope in self.ours  # not for received spans
+            remedy = "set capture=Capture(enabled=False)" if switch else f"add {read_scope!r} to units.ignore_scopes"
             log_once(
                 f"superseded {scope}",
                 f"{read_scope} and {scope} both trace {library} in {self.place}. "
@@ -208,7 +210,7 @@ class Scopes:
         return read_scope == scope
 
     def notes(self) -> list[str]:
-        """Return the notes on scopes for `status()`: read by content, ignored, or listed but without spans."""
+        """Return the notes on scopes for `status()`: read by content, superseded, or listed but without spans."""
         return scope_notes(self.listed, [self])
 
 

@@ -71,7 +71,8 @@ class MadeConfig:
         metrics: metrics that can be made, with the offline judge, because only names, scales and fields are read.
         made_entries: the entry of each of ``metrics`` in the file.
         unmade: names of metrics that cannot be made, because their entry is wrong or a library is missing here.
-        all_read: whether each entry of ``metrics`` could be read; otherwise a built-in metric may replace them.
+        all_read: whether each entry of ``metrics`` could be read. If not, the wrong entries are left out; if none is left, a
+            built-in metric takes their place, because the list may not be empty.
     """
 
     settings: Configuration
@@ -124,8 +125,8 @@ _PRESUMES: Final[dict[Replicas, str]] = {
     "one": "every turn of a conversation reaches this one process; of several processes, each would end its part as a "
     "conversation: set sticky if all turns of a conversation reach the same process, otherwise any",
     "sticky": "all turns of a conversation reach the same process; if one moves, it is scored in parts",
-    "any": "any process may have any turn: only scorer.end_session() and max_turns end a conversation, and the last turn must "
-    "contain the whole history; otherwise it is incomplete",
+    "any": "any process may have any turn: only scorer.end_session() and max_turns end a whole conversation, and the last turn "
+    "must contain the whole history; otherwise it is incomplete",
 }
 
 
@@ -155,13 +156,11 @@ def _sessions(made: MadeConfig) -> Topic:
         f"{', '.join(names)}: one score per conversation, after its end; rates and alerts count conversations, not requests. "
         "The cost depends on the number of conversations, so it is in no sum here"
     )
-    if sessions.replicas == "any":
-        yield f"a conversation ends by scorer.end_session() or with its turn {sessions.max_turns:,}"
-    else:
-        yield (
-            f"a conversation ends by scorer.end_session(), after {format_duration(sessions.idle_timeout)} without a turn, with "
-            f"its turn {sessions.max_turns:,}, or when {SessionBounds().max_open:,} others are open"
-        )
+    idle = "" if sessions.replicas == "any" else f"after {format_duration(sessions.idle_timeout)} without a turn, "
+    yield (
+        f"a conversation ends by scorer.end_session(), {idle}with its turn {sessions.max_turns:,}, or (evicted, oldest first) "
+        f"above {SessionBounds().max_open:,} open conversations or {format_bytes(sessions.max_bytes)} of content"
+    )
     yield f"sessions.replicas: {sessions.replicas} presumes that {_PRESUMES[sessions.replicas]}"
     if settings.sampling.rules:
         yield f"sampling rules are of units: none raises the rate of {', '.join(names)}"
@@ -176,7 +175,7 @@ def _inner_units(made: MadeConfig) -> Topic:
     for entry in also:
         names = "all metrics of units" if entry.metrics is None else ", ".join(entry.metrics)
         yield f"units.also: each {entry.group} below a recorded root is a unit of its own: {names}, rate {entry.rate:g}"
-    yield "  the costs here are those of root units; each inner unit costs the judge as much as a root unit"
+    yield "  the costs here are those of root units; each score of an inner unit costs as much as one of a root unit"
 
 
 def _remote_scoring(made: MadeConfig) -> Topic:
@@ -316,8 +315,9 @@ def _calibrations(made: MadeConfig) -> Topic:
 def _describe_calibration(saved: SavedCalibration, evaluator_version: str | None, settings: Configuration) -> str:
     if evaluator_version is not None and evaluator_version != saved.evaluator_version:
         return (
-            f"not calibrated: the labels are of evaluator version {saved.evaluator_version}, and its scores are of "
-            f"{evaluator_version}; its pass rate is not corrected until you run `spanscore calibrate` with verdicts of that"
+            f"not calibrated: the calibration is of evaluator version {saved.evaluator_version}, and the scores are of "
+            f"{evaluator_version}; its pass rate is not corrected until you run `spanscore calibrate` with verdicts of "
+            f"{evaluator_version}"
         )
     j = saved.calibration.informedness.value
     labels = f"{saved.calibration.labels:,} labels (sensitivity + specificity − 1 = {j:.2f})"
@@ -365,7 +365,9 @@ def _describe_cost(metrics: Sequence[str], scores: float, costs: Sequence[CostPl
     prices = [None if cost is None else cost.usd for cost in watched]
     usd = "no price is known" if None in prices else f"{format_usd(scores * sum(price or 0.0 for price in prices))} USD"
     questions = f"{'more than ' if None in watched else ''}{calls:,.0f} questions"
-    return f"  a day costs {questions}, {usd}, for each replica: only processes of one machine share runs"
+    return (
+        f"  a day costs {questions}, {usd}, for each replica; of the processes of one machine, only one runs the check"
+    )
 
 
 def _describe_power(plan: JudgeCheckPlan, samples: int) -> str:
@@ -403,8 +405,9 @@ def _sampling(made: MadeConfig) -> Topic:
         lost = [key for key in rule.when.metadata or {} if key not in settings.capture.metadata]
         if settings.capture.enabled and lost:
             yield (
-                f"the sampling rule {rule.name} uses metadata that the callback's spans do not have: replay and workers "
-                f"read these spans, and will decide otherwise; capture.metadata: [{', '.join(lost)}] exports it"
+                f"the sampling rule {rule.name} uses metadata that the callback's spans do not have. A process that samples "
+                f"these spans (replay without decisions, a worker behind a Collector) decides otherwise; "
+                f"capture.metadata: [{', '.join(lost)}] exports it"
             )
         if rule.when.score is not None:
             yield f"every unit waits for its score of {rule.when.score.metric}: the sampling rule {rule.name} uses it"
@@ -435,7 +438,7 @@ def _conditions(rule: Rule) -> Iterator[str]:
     if rule.when.workflow is not None:
         yield f"the workflow is {rule.when.workflow!r}"
     if rule.when.slower_than is not None:
-        yield f"it took more than {rule.when.slower_than:g} s"
+        yield f"it took {rule.when.slower_than:g} s or more"
     yield from (f"metadata {key} is {value!r}" for key, value in (rule.when.metadata or {}).items())
     if rule.when.any_error:
         yield "something in it failed, handled or not"

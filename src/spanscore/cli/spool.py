@@ -12,6 +12,7 @@ from spanscore.cli._options import option_parser
 from spanscore.core.printable import TextTable, format_age, format_bytes, format_duration, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
+from spanscore.durable.spool_table import MOST_CRASHES
 
 _SHOWN = 20
 """Dead letters that are listed at most."""
@@ -30,17 +31,17 @@ def spool(
             "--drop-older-than",
             metavar="AGE",
             parser=option_parser(parse_duration),
-            help="Delete rows older than this (7d, 12h), unless a running process holds them. Deleted rows are in no count.",
+            help="Delete rows older than this (7d, 12h), except rows under a valid lease. Deleted rows are in no count.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,
 ) -> None:
-    """Show the state of a spool: size, age, rows of each metric, the processes that hold rows, and the dead letters.
+    """Show the state of a spool: size, age, waiting units of each metric, the processes that hold rows, and the dead letters.
 
     [bold]spanscore spool /var/lib/spanscore/spool.db[/bold]
 
-    Content is never printed; of dead letters only the ids are. Other processes can use the spool at the same time. The exit
-    code is 2 if the file is not a spool.
+    Content is never printed: a dead letter is shown by its ids, age and reason. A lease of another machine, or of an earlier
+    boot, counts as valid. Other processes can use the spool at the same time. The exit code is 2 if the file is not a spool.
     """
     inspected(file)  # a file that is not a spool stays unchanged
     notes = []
@@ -50,7 +51,7 @@ def spool(
         notes.append(f"{drop_older(file, older):,} older than {format_duration(older)} deleted")
     inspection = inspected(file)
     if as_json:
-        typer.echo(json.dumps(_plain(inspection), indent=2))
+        typer.echo(json.dumps({**_plain(inspection), "notes": notes}, indent=2))
     else:
         _show(inspection, notes)
 
@@ -74,7 +75,8 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
     if inspection.dead_letters:
         terminal.print(f"{len(inspection.dead_letters):,} dead letters; --retry-dead-letters has them scored again")
         for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
-            why = f"{crashes} crashes" if crashes else "could not be read"
+            counted = f" (crashes: {crashes})" if crashes else ""
+            why = f"{crashes} crashes" if crashes >= MOST_CRASHES else f"could not be read{counted}"
             row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {format_age(age_s)} old  {why}"
             terminal.print(row, soft_wrap=True)
 

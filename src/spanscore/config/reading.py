@@ -142,7 +142,7 @@ class PartialSettings:
     Attributes:
         settings: settings with the defaults in place of wrong values, and without the wrong entries of ``metrics``.
         errors: one message per fault: the key, the value, the allowed values and the probable meaning.
-        all_metrics: whether every entry of ``metrics`` could be read. If not, a built-in metric may replace them.
+        all_metrics: whether every entry of ``metrics`` could be read. If none could be, a built-in metric replaces them.
         as_written: masks values from the environment (``${NAME}``) in messages.
     """
 

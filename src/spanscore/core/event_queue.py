@@ -32,7 +32,7 @@ def steady_ns() -> int:
 
 TURN_NS: Final = 2_000_000
 """Length of a turn. Each turn costs the application two thread wake-ups and its warm caches. With 1 ms, the overhead of a chain
-is a tenth higher. With 4 ms, a burst of 1,000 units waits 0.1 s longer: a longer turn takes more of a contended GIL.
+is a tenth higher. A longer turn takes more of a contended GIL.
 """
 
 
@@ -67,16 +67,17 @@ def yield_gil() -> None:
 # --- duty cycle -----------------------------------------------------------------------------------------------------
 
 # A queue absorbs a burst. While the application uses the CPU and the queues have room, our threads together work for a tenth
-# of the time, and for more as the queues fill. Our threads do not rest if a queue is full, the application is idle, or a caller
-# waits for them. So a burst is scored after it ends, and does not slow it down.
+# of the time, and each for more as its own queue fills. A thread does not rest while the fill of its queue is 0.9 or more. No
+# thread rests while the application is idle, or a caller waits. So a burst is scored after it ends, and is not slowed down.
 
 _WINDOW_NS: Final = 50_000_000
 """Minimum length of the window over which the application's load is measured."""
 _LEAST: Final = 0.1
 """Lowest share of the time for all working threads of spanscore together: each contends for the GIL with the application."""
 _ROOMY, _CROWDED = 0.5, 0.9
-"""Fill of a queue: up to the first value its thread works at the lowest share of the time, from the second on all the time."""
+"""Fill of a queue: up to the first value, the application's load alone decides its thread's share; from the second, it is 1."""
 _LONGEST_S: Final = 0.1
+"""Longest rest, seconds. A turn that would need a longer rest raises the share above the lowest share."""
 
 
 class DutyCycle:
@@ -90,7 +91,7 @@ class DutyCycle:
         self.yields_cpu = False
         self._lock = threading.Lock()
         self._waiting = 0
-        self._ours_ns = 0  # no lock: a lost addition is one turn of some fifty in a window
+        self._ours_ns = 0  # no lock: a lost addition is that of one turn
         self._at_work: set[Turns] = set()  # in this window
         self._threads = 1  # our working threads in the previous window
         self._busy = 0.0
@@ -116,7 +117,7 @@ class DutyCycle:
         """Return the turns of one thread.
 
         Args:
-            fill: returns the fill of the thread's queue, as ``EventQueue.fill`` measures it; may exceed 1.
+            fill: returns the fill of the thread's queue; from 0.9 on, the thread does not rest; may exceed 1.
         """
         return Turns(self, fill)
 
@@ -128,11 +129,12 @@ class DutyCycle:
     def work_share(self, fill: float) -> float:
         """Return the share of the time that one thread may work now, (0, 1]."""
         hurry = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
+        # The fourth power gives the lowest share of one thread at a load of 0.44 already.
         calm = max((1.0 - self._application()) ** 4, _LEAST / self._threads)
         return calm + (1.0 - calm) * hurry
 
     def _application(self) -> float:
-        """Return the application's load, [0, 1]: the CPU time, as a share of the time in which our threads did not work."""
+        """Return the application's load, [0, 1]: its CPU time, on all cores, by the time in which our threads did not work."""
         now, before = self._clocks(), self._looked
         window_ns, all_ns, ours_ns = (later - earlier for later, earlier in zip(now, before, strict=True))
         if window_ns >= _WINDOW_NS:
@@ -148,7 +150,7 @@ class DutyCycle:
 
 
 class Turns:
-    """The turns of one worker thread. In a forked child, the thread that replaces it uses the same object."""
+    """The turns of one thread."""
 
     def __init__(self, cycle: DutyCycle, fill: Callable[[], float]) -> None:
         self._cycle = cycle
@@ -158,7 +160,7 @@ class Turns:
     def rest_s(self) -> float:
         """Return the rest that is due for the work since the last rest, seconds; 0 = no rest."""
         cpu_ns = thread_time_ns()
-        self._cpu_ns = min(self._cpu_ns, cpu_ns)  # a new thread's clock begins anew
+        self._cpu_ns = min(self._cpu_ns, cpu_ns)  # the first call counts no work
         worked_ns = int(cpu_ns - self._cpu_ns)
         if worked_ns < TURN_NS:
             return 0.0
@@ -171,10 +173,11 @@ class Turns:
 
 # --- event queue ----------------------------------------------------------------------------------------------------
 
-# A put appends to a deque and wakes the span thread if it sleeps, without a lock and without blocking. The first event in an
-# empty event queue wakes the thread, which then gathers events for a moment before it reads. Each wake-up costs the
-# application a turn of the GIL and its warm caches, so there is one per batch, not one per event. With batches of 0.25 s, the
-# overhead of a busy chain is a tenth to a fifth lower than with batches of 0.1 s.
+# A put appends to a deque and wakes the span thread if it sleeps, without waiting for it. A put that wakes it takes the lock
+# of an event; after a failed start, one put starts the thread. The first event in an empty event queue wakes the thread,
+# which then gathers events for a moment before it reads. Each wake-up costs the application a turn of the GIL and its warm
+# caches, so there is one per batch, not one per event. With batches of 0.25 s, the overhead of a busy chain is a tenth to a
+# fifth lower than with batches of 0.1 s.
 
 _To = TypeVar("_To")
 """Type of an event's receiver. This package must not import the receiver's class."""
@@ -242,7 +245,7 @@ class EventQueue(Generic[_To]):
         return max(2 * len(self._events) / self.soft_events, self.size_bytes / (2 * self._batch_bytes))
 
     def put(self, to: _To, event: Any, size_bytes: int = 0, *, never_drop: bool = False) -> bool:
-        """Append an event, O(1), never blocking. Returns False if a hard bound was reached: the event is dropped.
+        """Append an event, O(1), without waiting for the reader. Returns False if a hard bound was reached: it is dropped.
 
         Args:
             to: receiver of the event.
@@ -298,10 +301,10 @@ class EventQueue(Generic[_To]):
         self._wake.set()
 
     def wait(self, timeout_s: float | None) -> None:
-        """Sleep until an event arrives (then gather) or the timeout passes. Reader only.
+        """Sleep until an event arrives (then gather), or the timeout passes, plus up to twice ``gather_s``. Reader only.
 
         While events keep coming, the reader waits ``gather_s`` at a time, so that no event has to wake it. If none came in
-        that time, the reader sleeps until the next event.
+        that time, the reader sleeps until the next event. ``timeout_s=None``: no timeout.
         """
         if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self._gather_s):
             self.asleep = True

@@ -413,7 +413,7 @@ def retry_dead_letters(path: Path) -> int:
 
 
 def drop_older(path: Path, age_s: float) -> int:
-    """Delete older rows, including dead letters, except those of a running process; return their number.
+    """Delete older rows, including dead letters, except rows under a valid lease; return their number.
 
     Raises:
         ConfigurationError: as ``inspected``.

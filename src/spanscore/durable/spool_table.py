@@ -179,7 +179,7 @@ _MOST_DONE, _ROOM_OF_DONE = 1_000_000, 1_000
 """Highest number of remembered keys, and bytes of the file per key: a key takes about 80."""
 _FORGOTTEN: Final = 64
 """Highest number of keys older than ``max_age`` that are deleted when one is remembered."""
-_MOST_CRASHES: Final = 3
+MOST_CRASHES: Final = 3
 _UNCOUNTED, _COUNTED = 1, 2
 _PUT_COUNTED_ASIDE: Final = f"UPDATE rows SET aside = {_COUNTED}, owner = NULL WHERE key = ? AND owner = ? AND aside"
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
@@ -452,7 +452,7 @@ class SpoolTable:
             self._run("DELETE FROM owners WHERE id = ?", (other.id,))
         if over:
             self._run(
-                f"UPDATE rows SET aside = {_UNCOUNTED} WHERE owner IS NULL AND aside = 0 AND attempts >= {_MOST_CRASHES}"
+                f"UPDATE rows SET aside = {_UNCOUNTED} WHERE owner IS NULL AND aside = 0 AND attempts >= {MOST_CRASHES}"
             )
 
     def _change(self, statement: str, keys: Iterable[RowKey]) -> None:

@@ -64,7 +64,8 @@ class FaithfulnessWithHHEM(JudgedMetric):
         classifier: pairs (context, statement) → probabilities. A function is called on a thread, an async function on the
             loop. None: HHEM, loaded with transformers (extra ``hhem``); with the lexical judge, a comparison of words.
         name: name of the metric in its scores.
-        model: name or folder of the classifier; ignored if ``classifier`` is given.
+        model: name or folder of the classifier. Code that comes with it is run (``trust_remote_code``). Ignored if
+            ``classifier`` is given.
         device: device of the classifier (``"cpu"``, ``"cuda"``); None: the classifier's choice.
         batch_size: number of pairs per call of the classifier.
         pass_at: lowest quality that passes.

@@ -132,7 +132,7 @@ class CorrectedRate:
         if self.rate is None or self.raw is None:
             version, own = self.evaluator_version, safe_text(self.by.evaluator_version)
             now = "have no evaluator version" if version is None else f"are of {safe_text(version)}"
-            return f"Not calibrated: the labels are of evaluator version {own}, and the last scores {now}"
+            return f"Not calibrated: the calibration is of evaluator version {own}, and the last scores {now}"
         assumed = ", assumed to be drawn at random" if of.assumed_random else ""
         error = of.annotator_error.rate
         wrong = f" ({percent(error)} of them count as wrong)" if error else ""

@@ -18,11 +18,12 @@ from spanscore.core.codecs.text import as_text, from_wire, safe_text
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 """Keys under which an application stores retrieved documents, and neither questions nor answers."""
 _DEPTH = 4
+"""Levels of a structure that are read."""
 _NO_WORD = re.compile(r"[\W_]")
 
 
 def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
-    """Yield the results of ``read`` for the values under these keys, in the order of the keys."""
+    """Yield the results of ``read``, except None, for the values (not None) of a dict under these keys; none of a message."""
     if isinstance(value, dict) and not is_message(value):
         found = (read(value[key]) for key in keys if value.get(key) is not None)
         yield from (text for text in found if text is not None)
@@ -34,7 +35,7 @@ def scalar(value: Any) -> str | None:
 
 
 def text_of(value: Any) -> str | None:
-    """Return the words of a value as text, or JSON if the value has no words. None for None."""
+    """Return the words of a value, or JSON if it has no words; of messages, the text of the last. None without a text."""
     if value is None:
         return None
     last = value[-1] if are_messages(value) else value
@@ -55,9 +56,10 @@ def worded(value: Any) -> Any:
 
 
 def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
-    """Return key path → text for each text in a structure of dicts, including messages; empty texts and images are left out.
+    """Return key path → text for each text in ``depth`` levels of dicts; empty texts and images are left out.
 
-    Documents, values under a key for documents, and items of lists (see ``in_lists``) are left out.
+    A message under a key is a text; a message itself gives none. LangChain's documents (``page_content``), values under a
+    key for documents, and items of lists (see ``in_lists``) are left out.
     """
     if not isinstance(value, Mapping) or depth <= 0 or _is_apart(value):
         return {}
@@ -74,7 +76,10 @@ def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
 
 
 def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
-    """Return the texts in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are left out."""
+    """Return the texts in lists of a structure, as in ``{"jokes": ["…"]}``; of a text the text itself.
+
+    Dicts that ``_is_apart`` and values under a key for documents are left out.
+    """
     if isinstance(value, str):
         return [value] if value.strip() and not is_marker(value) else []
     if depth <= 0:
@@ -84,7 +89,7 @@ def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
 
 
 def has_records(value: Any, depth: int = _DEPTH) -> bool:
-    """Return whether lists contain dicts with texts, as in ``[{"question": "…"}, …]``; documents and messages do not count."""
+    """Return whether lists contain dicts with texts, as in ``[{"question": "…"}, …]``; the same parts are left out."""
     if depth <= 0:
         return False
     if isinstance(value, Mapping):
@@ -155,14 +160,14 @@ def _joined(value: Any) -> str | None:
 
 
 def _containers(value: Mapping[str, Any]) -> list[Any]:
-    """Return the lists and dicts in a dict; none from a document or a message, or under a key for documents."""
+    """Return the lists and dicts in a dict, except those under a key for documents; none if the dict ``_is_apart``."""
     if _is_apart(value):
         return []
     return [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
 
 
 def _is_apart(value: Mapping[str, Any]) -> bool:
-    """Return whether a dict is a document, a message, or the codec's form of an unknown object (``{"type": its name}``)."""
+    """Whether a dict is LangChain's document, a message, or the codec's form of an unknown object (``{"type": its name}``)."""
     return "page_content" in value or is_message(value) or value.keys() <= {"type", "size"}
 
 
@@ -195,9 +200,10 @@ class RetrievedDocument:
 
 
 def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
-    """Return the documents in a value: documents, texts, lists of them, or a single text; None if it has none.
+    """Return the documents in ``depth`` nested levels of a value: documents, texts, lists of them, or one text; None if none.
 
-    An empty text or list is a retrieval that found nothing: ``[]``. A list may have documents without a text.
+    A message is a document with its text. An empty text or list is a retrieval that found nothing: ``[]``. A list may have
+    documents without a text; its items in an unknown form are left out.
     """
     if isinstance(value, str):
         return [RetrievedDocument(safe_text(value))] if value else []
@@ -209,7 +215,10 @@ def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
 
 
 def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
-    """Return the documents of a retriever. Every item is a document; an item in an unknown form is a document without text."""
+    """Return the documents of a retriever's items. An item may hold several documents, or none: an empty text or list.
+
+    An item in an unknown form is one document. If it is a text, that is the document's text; other values give no text.
+    """
     return [document for item in items for document in _retrieved(item)]
 
 
@@ -246,7 +255,7 @@ def _document(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] |
 
 
 def _text_in(document: Mapping[str, Any]) -> str | None:
-    """Return the text of a document, which may be content blocks; None if it is empty, unless it is a page of LangChain."""
+    """Return the text of a document or its content blocks; None without a text. An empty ``page_content`` gives ``""``."""
     if document.get("page_content") == "":
         return ""
     text = next((document[key] for key in _TEXT_KEYS if document.get(key) and isinstance(document[key], str)), None)

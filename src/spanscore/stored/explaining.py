@@ -50,15 +50,16 @@ def explain(
     No judge is called, and no scorer is made. ``print`` an explanation to see its tree.
 
     Args:
-        spans: lines of OTLP-JSON (of spans, or of logs with content), ended spans of OpenTelemetry's SDK, or the traces of a
-            ``spanscore replay`` store; mixed, in any order.
-        config: configuration file; None = the defaults.
+        spans: lines of OTLP-JSON (of spans, or of logs with content), ended spans of OpenTelemetry's SDK, received spans
+            (``WireSpan``), or the traces of a ``spanscore replay`` store; mixed, in any order. A received span that cannot be
+            decoded is left out.
+        config: configuration file; None = the defaults. Its metrics are not read, so only the command reports missing fields.
         texts: whether question, answer, contexts and calls include their redacted texts; otherwise only their places.
-        options: arguments of ``OnlineScorer`` for reading spans: ``extract``, ``units``, ``capture`` and ``redactor``. They
-            replace the keys of ``config``.
+        options: arguments of ``OnlineScorer`` for reading spans: ``extract``, ``units``, ``capture``, ``redactor`` and
+            ``sample_filter``. They replace the keys of ``config``. Other arguments have no effect.
 
     Returns:
-        One explanation per trace, in the order of the traces' first spans.
+        One explanation per trace, in the order of the traces' first spans; above 64 MB of spans in another order.
 
     Raises:
         ConfigurationError: the configuration or an option is wrong.
@@ -108,7 +109,7 @@ class _Seen:
     def note(self) -> str:
         """Reason for which the span is not read; empty if it is read, or has no content under other names."""
         if self.role is Role.OURS:
-            return "an evaluation"
+            return "of spanscore"
         if self.role is Role.IGNORED:
             return "ignored"
         return self.raised or ("unknown writer" if self.by is None and _other_names(self.data) else "")
@@ -119,7 +120,7 @@ class TraceExplainer:
 
     Args:
         settings: settings for reading spans.
-        metrics: metrics with the fields to look for; empty = only question and answer.
+        metrics: metrics whose missing fields are reported; empty = none are.
         texts: whether parts include their texts.
 
     Attributes:
@@ -175,7 +176,8 @@ class TraceExplainer:
         """Return the reasons why a trace has no unit, and the changes that would give it a unit."""
         others = [entry for entry in seen if entry.role is not Role.OURS]
         if not others:
-            return "it contains only evaluations", ["explain the file that has the spans of the application"]
+            reason = "it contains only spans of spanscore: evaluations, human labels or judge calls"
+            return reason, ["explain the file that has the spans of the application"]
         reasons = [*self._why_none(others)]
         if not reasons:
             names = _listed({entry.data.name for entry in others})
@@ -205,9 +207,10 @@ class TraceExplainer:
         superseded = self.reader.claims.superseded
         for scope in sorted(scopes):
             if scope.startswith(self._ignored):
-                yield f"units.ignore_scopes excludes {scope}: remove it from there"
+                yield f"units.ignore_scopes excludes {scope}: remove the entry with which this scope begins"
             else:
-                yield f"units.ignore_scopes: [{superseded.get(scope, semconv.CAPTURE_SCOPE)}] has {scope} read in its place"
+                read = superseded.get(scope, semconv.CAPTURE_SCOPE)
+                yield f"add {read} to units.ignore_scopes: {scope} is then read instead"
 
 
 def _other_names(span: SpanData) -> str:
@@ -227,15 +230,22 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
 
 
 def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
-    """Yield the key that joins several units of a trace: the scope of an application's span above all these units."""
-    tops = [
-        entry
-        for entry in seen.values()
-        if entry.data.parent_id not in seen and entry.role is Role.UNKNOWN and not entry.claimed
-    ]
-    if len(stored) > 1 and len(tops) == 1:
-        top = tops[0].data
-        yield f"units.scopes: [{top.scope}] makes one unit of these {len(stored)}, with {top.name} as its root"
+    """Yield the entry of units.scopes that makes one unit of several: the scope of an unread span above all of them."""
+    tops = {_top_of(entry.unit.key.span_id, seen) for entry in stored}
+    top = seen.get(tops.pop()) if len(stored) > 1 and len(tops) == 1 else None
+    if top is not None and top.role is Role.UNKNOWN and not top.claimed:
+        yield f"units.scopes: [{top.data.scope}] makes one unit of these {len(stored)}, with {top.data.name} as its root"
+
+
+def _top_of(span_id: int, seen: Mapping[int, _Seen]) -> int:
+    """Return the topmost span above a span, in the same process."""
+    for _ in seen:  # no endless loop if the parents form a cycle
+        entry = seen.get(span_id)
+        above = None if entry is None or entry.wire.parent_is_remote else seen.get(entry.data.parent_id or 0)
+        if above is None:
+            break
+        span_id = above.data.span_id
+    return span_id
 
 
 def _listed(names: Iterable[str]) -> str:

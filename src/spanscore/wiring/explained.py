@@ -306,7 +306,7 @@ class UnitExplainer:
 
     Args:
         settings: settings of the scorer.
-        metrics: metrics that require the searched fields; empty = only question and answer are searched.
+        metrics: metrics whose missing fields are reported; empty = none are.
         texts: whether parts have their texts.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -76,6 +77,20 @@ def test_our_own_capture_is_read_before_another_instrumentation_of_langchain() -
 
     assert not is_claimed(a_wire_span(scope=FRAMEWORK), by)
     assert by.superseded == {FRAMEWORK: semconv.CAPTURE_SCOPE}
+
+
+def test_the_log_names_the_key_that_reads_another_instrumentation_instead_of_our_capture(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """``capture=Capture(enabled=False)`` has no effect on received spans."""
+    by = claims()
+    with caplog.at_level(logging.INFO, logger="spanscore"):
+        for scope in (semconv.CAPTURE_SCOPE, FRAMEWORK):
+            is_claimed(a_wire_span(scope=scope), by)
+
+    assert [record.getMessage().rpartition("instead, ")[2] for record in caplog.records] == [
+        f"add {semconv.CAPTURE_SCOPE!r} to units.ignore_scopes"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ _NEGATED: Final = re.compile(
     r"|free\s+(?:of|from)|far\s+from|rather\s+than|instead\s+of|refrains?)\b|n['’]t\b"
 )
 _IN_PART: Final = re.compile(r"\b(?:only|hardly|barely|partly|partially|poorly|insufficiently|few)\b")
+"""Words in front of a form of praise that restrict it; such a form is not counted."""
 _NOT_ITS_OWN: Final = re.compile(
     r"\b(?:the|these|its|all|no|of|any|both)\s+(?:states?|claims?|notes?|reports?)\b"  # nouns, here
     r"|(?P<other>\b(?:says?|said|states?|claims?|notes?|explains?|mentions?|reports?|argues?|warns?|admits?|acknowledges?|tells?"
@@ -184,19 +185,25 @@ _NOT_ITS_OWN: Final = re.compile(
 )
 """Words in front of a form which show that it reports another person's words or acts, or an aim."""
 _SUPPOSED: Final = re.compile(r"\b(?:if|whether|unless|would|could|might|may)\b")
+"""Words of a supposition. A clause with one is skipped."""
 _CONCEDED: Final = re.compile(r"\s*(?:and\s+)?(?:although|though|even\s+though|while|whereas|despite)\b")
+"""Beginning of a conceded clause, which is skipped."""
 _SUBJECT: Final = re.compile(
     r"(?:^|\b(?:answer|response|reply|output|assistant|agent|model|bot|summary|text|explanation|translation|it|this|they|and"
     r"|statements?|claims?|sentence|context|passage|reference|documents?|sources?|evidence|tone|date|number|figure|because"
     r"|since|as|so|is|are|was|were|be|has|have)\b)(?:\s+(?:\w+ly|also|then|therefore|thus|a|an|in\s+fact))*\s*$"
 )
-"""An expression against a verdict counts only behind the judged text, or its verb. ``the test fails`` is about a test."""
+"""A form for a failure (``short``, ``bad``) counts only at the beginning of a clause, or behind the judged text, its verb or a
+conjunction. ``the test fails`` is about a test.
+"""
 _SOFTENED: Final = re.compile(
     r"\b(?:minor|small|slight(?:ly)?|overall|otherwise|nevertheless|still|acceptable|outweigh\w*)\b"
 )
+"""Words that soften the blame in a pass's reason, wherever they are; such a reason is not counted."""
 _DENIED: Final = re.compile(
     r"\b(?:does|do|did)(?:\s+not|n['’]t)\s+(?:violate|contradict|fail|conflict|breach)\w*|\bno\s+(?:contradiction|violation)"
 )
+"""Denied failures in a fail's reason. Their negations do not restrict its praise."""
 _RESTRICTED: Final = re.compile(
     r"\b(?:not|no|none|never|nothing|neither|nor|without|cannot|but|however|although|though|while|whereas|except|yet|despite"
     r"|only|partly|partially|hardly|barely|in\s+part|some|one\s+of|half|instead|rather|too|opposite|different|differs?|unlike"
@@ -211,7 +218,8 @@ def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
 
     Args:
         answer: the judge's answer.
-        lower: whether 0 is the better verdict of the answer itself, as for a criterion that describes a fault.
+        lower: whether 0 is the better verdict of the answer itself, as for a criterion that describes a fault. Then only a 0
+            whose reason has a ``bad`` form counts. In rows, 1 is always the better verdict.
     """
     found = 0
     if (shape := _verdict_of(type(answer))) is not None:
@@ -222,7 +230,7 @@ def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
 
 
 def contradicts(reason: str, *, passed: bool) -> bool:
-    """Whether an English reason has a plain form against its verdict and no form for it."""
+    """Whether an English reason has a plain form against its verdict, none for it, and no word that softens or restricts it."""
     words = _own_words(reason)
     signs = {form["good"] is not None and not negated for form, negated in _read(words)}
     if passed:
@@ -280,5 +288,5 @@ def _reason_field(shape: type[BaseModel]) -> str | None:
 
 
 def reason_in(answer: BaseModel) -> str:
-    """Return the reason in a judge's answer; empty if its shape has no reason field."""
+    """Return the reason in a judge's answer; empty if its shape has no reason field of type ``str``."""
     return str(getattr(answer, _reason_field(type(answer)) or "", ""))

@@ -11,14 +11,16 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 HHEM = "vectara/hallucination_evaluation_model"
+"""Vectara's hallucination evaluation model."""
 
 
 def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pairs], list[float]]:
     """Load a classifier, which takes seconds and may download it, and return it as a function of pairs.
 
-    HHEM's model contains code that is run (``trust_remote_code``). If that is not acceptable, give the path of a copy that you
-    have read. Any other model must be a sequence classifier: the probability is that of its label "entailment", or of its
-    only label. Contexts that are too long for the model are cut; statements are never cut.
+    Code that comes with the model is run, whichever model it is (``trust_remote_code``). HHEM contains such code: if that is
+    not acceptable, give the path of a copy that you have read. A model without a method ``predict`` must be a sequence
+    classifier: the probability is that of its label that begins with "entail", or of its only label. With a sequence
+    classifier, a context that is too long is cut, a statement never; HHEM gets every text whole.
 
     Args:
         model: name on the Hugging Face hub, or path of a folder.
@@ -26,7 +28,8 @@ def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pai
 
     Raises:
         MissingExtraError: transformers is not installed.
-        ConfigurationError: the model cannot be loaded, or none of its labels is entailment.
+        ConfigurationError: the model cannot be loaded, or none of its several labels begins with "entail".
+        Exception: the error of transformers or torch, if the device is wrong, or the tokenizer cannot be loaded.
     """
     try:
         from transformers import AutoModelForSequenceClassification
