@@ -207,10 +207,7 @@ class Redactor(Protocol):
 
 @runtime_checkable
 class Filter(Protocol):
-    """Decides whether a unit is scored. If it raises, the unit is ``filtered``.
-
-    Called on any thread of spanscore; must not block.
-    """
+    """Decides whether a unit is scored (not if it raises). Called on any thread of spanscore; must not block."""
 
     def __call__(self, sample: Sample, /) -> bool:
         """Return whether the unit of the sample is to be scored."""

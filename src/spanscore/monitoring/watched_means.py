@@ -32,8 +32,7 @@ class WatchedMean(NamedTuple):
         settings: alert settings. For a share, a numeric ``baseline`` is 1 − the normal share; ``max`` and ``min_rise`` remain
             shares.
         category: the category whose share is watched; empty if the metric's quality is watched.
-        inner: the entry of ``units.also`` whose units are watched; None = the roots' units, or the conversations of a
-            session metric.
+        inner: the entry of ``units.also`` whose units are watched; None = roots' units, or a session metric's conversations.
     """
 
     of: Metric
@@ -101,8 +100,7 @@ def watched_mean(
         metric: the metric.
         alert: its alert settings.
         place: key of the configuration with the settings, for messages.
-        inner: the entry of ``units.also`` whose units are watched; None = the roots' units, or the conversations of a
-            session metric.
+        inner: the entry of ``units.also`` whose units are watched; None = roots' units, or a session metric's conversations.
 
     Raises:
         ConfigurationError: ``share_of`` names no category of the metric.
@@ -187,9 +185,7 @@ def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Me
 def _refuse_without_quality(metric: Metric, alert: AlertSettings, place: str) -> None:
     if metric.scale.has_quality or alert.share_of is not None or (alert.baseline is None and alert.threshold is None):
         return
-    how = (
-        "the metric has an open scale and so no quality; to watch its mean, give it the parameter range, if it has one"
-    )
+    how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
     if metric.scale.categories:
         how = (
             f"its categories have no quality; name the bad ones in bad, or watch share_of: {metric.scale.categories[0]}"

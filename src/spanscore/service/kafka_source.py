@@ -145,7 +145,7 @@ class KafkaSource:
     def commit(self) -> None:
         """Commit the offsets that were settled at the end of the scorer, and leave the group.
 
-        If the polling thread hangs, nothing is committed: the next worker reads the messages again.
+        If the polling thread hangs, no offset is committed: the next worker reads the messages again.
         """
         if self._thread is None:
             return
