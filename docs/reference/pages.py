@@ -104,6 +104,9 @@ _EXITS = {
         2: "an error; the message names its key",
         3: "with `--ready`, this environment lacks something",
     },
+    "demo": {
+        2: "a given value is wrong, or `--otlp` did not receive everything; one message on stderr, and no traceback"
+    },
     "worker": {3: "there is no source to read"},
     "preview": _INTERRUPTED,
     "replay": _INTERRUPTED,
@@ -111,7 +114,7 @@ _EXITS = {
         1: "a metric is worse by more than `--tolerance`",
         3: "no metric is worse, and a verdict is still open",
     },
-    "evaluate": {1: "a quality fell", 3: "too many cases have no score", **_INTERRUPTED},
+    "evaluate": {1: "a bound does not hold", 3: "too many cases have no score", **_INTERRUPTED},
     "annotations": {1: "import: a line is wrong, or an annotation may not have arrived"},
     "tune": _BUDGET_SPENT | _INTERRUPTED,
     "adapt": _BUDGET_SPENT | _INTERRUPTED,

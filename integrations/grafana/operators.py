@@ -189,7 +189,8 @@ def _durable() -> list[Any]:
         stacked(
             "Left to other workers, and skipped",
             "*left*: open traces whose partition moved to another worker, which reads them again. *skipped*: messages that the"
-            " topic deleted before a worker read them, so their units have no score; raise its retention, and add workers.",
+            " topic deleted before a worker read them (raise its retention, and add workers), or whose reading raised twice"
+            " (the worker's log has the error). Their units have no score.",
             over_time(_grown(semconv.WORKER_DROPPED), f"left {_SERVICE}"),
             over_time(_grown(semconv.WORKER_SKIPPED), f"skipped {_SERVICE}"),
         ),

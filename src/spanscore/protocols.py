@@ -207,10 +207,10 @@ class Redactor(Protocol):
 
 @runtime_checkable
 class Filter(Protocol):
-    """Decides whether a sample is scored. Called on any thread of spanscore; must not block."""
+    """Decides whether a unit is scored (not if it raises). Called on any thread of spanscore; must not block."""
 
     def __call__(self, sample: Sample, /) -> bool:
-        """Return whether the sample is to be scored."""
+        """Return whether the unit of the sample is to be scored."""
 
 
 @runtime_checkable

@@ -70,7 +70,7 @@ class OnlineScorer:
         redactor: function, or its name (``my_pkg.privacy:redact``), applied to every text before the judge and before export,
             and to the conversation's id. If it fails, the text is not used. Names (of runs, tools, models and error
             classes) and ids of tool calls are exported without it. Called from several threads.
-        sample_filter: function of a sample; if it returns false, the sample is not scored (``filtered``).
+        sample_filter: function of a sample; if it returns false or raises, the unit is not scored (``filtered``).
         feedback_scales: name → the words that ``feedback()`` accepts under it, worst first (``{"user_feedback": ["bad", "ok",
             "good"]}``). A name without a scale accepts True, False and numbers from 0 to 1.
         service_name: service name on spanscore's own providers, if the application has no providers; None =

@@ -101,6 +101,17 @@ def test_each_kind_of_value_has_its_type(langfuse: Langfuse) -> None:
     assert all("comment" not in score for score in langfuse.scores.values())
 
 
+def test_an_unknown_evaluator_version_is_left_out(langfuse: Langfuse) -> None:
+    with a_line(outputs=Outputs(sinks=["langfuse"])) as (scorer, _):
+        answered(scorer)
+        emit(scorer, unit(), score("known"), score("unknown", evaluator_version=""))
+        until_sent(scorer, 3)
+
+    metadata = {score["name"]: score["metadata"] for score in langfuse.scores.values()}
+    assert metadata["known"]["evaluator_version"] == "1+judge"
+    assert "evaluator_version" not in metadata["unknown"]
+
+
 def test_a_wrong_key_is_counted_as_a_drop(langfuse: Langfuse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-wrong")
     with a_line(outputs=Outputs(sinks=["langfuse"])) as (scorer, _):

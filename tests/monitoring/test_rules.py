@@ -212,8 +212,8 @@ def test_a_metric_whose_rate_of_false_alarms_is_not_shown_has_another_text() -> 
     ("alerts", "words"),
     [
         ({"faithfullness": AlertSettings()}, "faithfullness.*harmless"),
-        ({"words": AlertSettings(baseline=0.5)}, "words.*range="),
-        ({"words": AlertSettings(threshold=0.5)}, "words.*range="),
+        ({"words": AlertSettings(baseline=0.5)}, "words.*parameter range"),
+        ({"words": AlertSettings(threshold=0.5)}, "words.*parameter range"),
     ],
 )
 def test_what_cannot_be_watched_is_named(alerts: dict[str, AlertSettings], words: str) -> None:

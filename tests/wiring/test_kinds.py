@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from tests.live import QUESTION, Grounded, a_line, rag
+from tests.samples.builders import root, unit
 
 from spanscore import ConfigurationError, OnlineScorer, metric
 from spanscore.config import Units
+from spanscore.core.job import SampledUnit
+from spanscore.pipeline.jobs import JobBuilder
 
 
 @metric
@@ -55,3 +60,12 @@ def test_a_kind_that_does_not_exist_is_an_error():
         ConfigurationError, match=r"units\.kinds\.0: is not one of 'workflow', 'agent' or 'chat' \(given: 'llm'\)"
     ):
         OnlineScorer([polite], units=Units(kinds=["llm"]))
+
+
+def test_a_unit_without_a_root_and_a_root_that_no_dialect_accepts_have_different_reasons():
+    whole = unit(root([], AIMessage("Summary.")))
+    rootless = replace(whole, spans=())
+
+    reasons = [JobBuilder([]).job(SampledUnit(one, {})).samples.reason for one in (whole, rootless)]
+
+    assert reasons == ["no dialect accepts the root", "the unit has no root"]

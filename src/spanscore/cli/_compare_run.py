@@ -114,7 +114,8 @@ class CompareRun:
         names = [name for name in self.metrics or scales if scales[name].has_quality]
         if not names:
             raise ConfigurationError(
-                "no metric has a quality to compare: give metrics with an open scale a range=, and categories the words in bad="
+                "no metric has a quality to compare: give metrics with an open scale the parameter range, if they have it, and "
+                "categories the words in bad"
             )
         return names
 

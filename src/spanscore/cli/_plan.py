@@ -339,7 +339,7 @@ def _why_unwatched(scale: Scale, alert: AlertSettings) -> str:
         return "without a baseline only threshold and missing scores are watched, and no drop; measure a baseline and set it"
     if scale.categories:
         return "its categories have no quality, so no drop can be watched; name the bad ones in bad, or write share_of"
-    return "its scale is open: it has values and no quality, so no drop can be watched; give it a range="
+    return "its scale is open, so no drop can be watched; give it the parameter range, if it has one"
 
 
 def _alert_notes(plan: DropPlan | None, mean: WatchedMean) -> Iterator[str]:

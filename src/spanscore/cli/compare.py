@@ -21,7 +21,10 @@ def compare(
     ] = None,
     *,
     prometheus: Annotated[
-        str, typer.Option(metavar="URL", help="Address of the server with the sums, such as http://localhost:9090.")
+        str,
+        typer.Option(
+            metavar="URL", help="Server with the sums (http://localhost:9090); needs --control and --candidate."
+        ),
     ] = "",
     control: Annotated[str, typer.Option("--control", metavar="VALUE", help="The earlier release, such as 1.4.")] = "",
     candidate: Annotated[
@@ -36,7 +39,9 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(metavar="X", help="Tolerated decrease of the mean quality, 0 to 1.")
     ] = 0.0,
-    level: Annotated[float, typer.Option(metavar="X", help="Confidence level of each metric's interval.")] = 0.95,
+    level: Annotated[
+        float, typer.Option(metavar="X", help="Confidence level of each interval, 0.7 to below 1.")
+    ] = 0.95,
     metric: OnlyMetrics = None,
     job: OnlyJob = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,

@@ -29,10 +29,10 @@ def demo(
     seconds: Annotated[
         float | None,
         typer.Option(
-            help="Spread the requests over this time. Default: as fast as possible, with times of live traffic in files."
+            help="Spread the requests over this time. Default: as fast as possible, and over 100 minutes in files."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same requests, answers, ids and scores.")] = 7,
+    seed: Annotated[int, typer.Option(help="Without --model it fixes requests, answers, ids and scores.")] = 7,
     rate: Annotated[float, typer.Option(help="Share of the chain's runs that is scored: above 0, at most 1.")] = 0.5,
     traces: Annotated[int, typer.Option(min=0, help="Number of the worst traces to show.")] = 3,
     model: Annotated[

@@ -132,8 +132,9 @@ def evaluate(
     Ctrl-C keeps the scores so far; the same command continues from there, with --batch also a day later. Samples without a
     score are counted by reason and are in no mean.
 
-    With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than is
-    allowed and by more than noise. The exit code is 3 if more than --max-unscored of a metric's cases have no score.
+    With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than
+    --max-drop and by more than noise, or is below --min. The exit code is 3 if more than --max-unscored of a metric's cases
+    have no score.
     Unreadable lines and missing cases of the baseline count as unscored; cases that the metric's applies_when excludes do not.
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """

@@ -37,13 +37,13 @@ def init(
     ] = "",
     judge: Annotated[
         str,
-        typer.Option(
-            "--judge", help="The judge: provider:model (openai:gpt-4o-mini), or lexical, which works offline."
-        ),
+        typer.Option("--judge", help="The judge: provider:model (openai:gpt-4o-mini), or lexical (default), offline."),
     ] = "",
     backend: Annotated[
         Backend | None,
-        typer.Option("--backend", help="otlp: metrics are sent; prometheus: metrics are also served for scraping."),
+        typer.Option(
+            "--backend", help="otlp (default): metrics are sent; prometheus: metrics are also served for scraping."
+        ),
     ] = None,
     schema: Annotated[
         bool,

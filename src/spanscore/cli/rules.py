@@ -33,7 +33,7 @@ _HOW_TO_GET_A_BASELINE = (
 _FALSE_ALARMS = (
     "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every"
 )
-_NO_QUALITY = "an open scale, so the mean is not watched; give the metric range="
+_NO_QUALITY = "an open scale, so the mean is not watched; give the metric the parameter range, if it has one"
 _NO_SHARE = (
     "categories without a quality, so no mean is watched; name the bad ones in bad, or write alerts: {{{name}: {{share_of: \
 {category}, max: 0.1}}}}"

@@ -59,8 +59,8 @@ def tune(
     [bold]spanscore tune spanscore.yaml labels.jsonl --metric polite --out fitted.json[/bold]
 
     30 % of the labels give examples, and 35 % select among the candidates. On the last 35 % the best candidate must be right
-    more often than the present judge (exact McNemar test, p ≤ .05); otherwise the file holds the unchanged metric. The command
-    prints the examples that every later question will contain, because examples are content of your users.
+    more often than the present judge (exact one-sided McNemar test, p ≤ .05); otherwise the file holds the unchanged metric.
+    The command prints the examples that every later question will contain, because examples are content of your users.
     """
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Tuning {printable(metric)}: loading libraries …")  # this takes seconds

@@ -147,7 +147,8 @@ def worker(
             min=1,
             metavar="NUMBER",
             help="Number of processes that share the work; each uses one core. The metric pages have consecutive ports "
-            "from that of serve_metrics on. A crashed process is restarted.",
+            "from that of serve_metrics on. A process that crashes 10 s or more after its start is restarted; an earlier crash "
+            "ends all, with its exit code.",
         ),
     ] = 1,
     rekey: Annotated[

@@ -93,8 +93,8 @@ class AlertSettings(SettingsPart):
         baseline: normal quality, measured once and then fixed: a number, ``{hour_of_week: FILE}`` or ``{offset: 7d}``; with
             ``share_of`` the normal share, a number or ``{offset: 7d}``. None = no alerts on drops and rises.
         min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
-        false_alarm_every: time in which at most one false drop alarm is expected, over all windows, metrics and segments
-            together.
+        false_alarm_every: time in which at most one false drop alarm is expected, over all windows, metrics, segments and
+            judge checks together.
         threshold: lowest acceptable mean, whatever is normal; None = no threshold.
         baseline_sd: standard deviation of the true mean around its baseline; added to the standard error of every window. None
             = the value in the file of the baseline, or 0 if it has no value.

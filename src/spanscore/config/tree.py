@@ -34,7 +34,7 @@ class ScorerSettings(SettingsPart):
             fails, the text is not used. Names (of runs, tools, models and error classes) and the ids of tool calls are exported
             unchanged. The redactor is called from several threads. Give a function, or the name of a function or class:
             ``my_pkg.privacy:redact``; a class may have parameters.
-        sample_filter: function of a sample; if it returns False, the unit is not scored (``filtered``). Python only.
+        sample_filter: function of a sample; if it returns false or raises, the unit is not scored (``filtered``). Python only.
         feedback_scales: name → words that ``feedback()`` accepts under this name, worst first
             (``{"user_feedback": ["bad", "ok", "good"]}``). Names without a scale accept True, False and numbers from 0 to 1.
     """

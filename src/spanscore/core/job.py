@@ -229,12 +229,12 @@ class TopicState(NamedTuple):
         name: the topic's name.
         partitions: the partitions that this worker reads, ascending.
         all: number of partitions of the topic.
-        lag: number of unsettled messages of its partitions.
+        lag: number of messages of its partitions after the committed offsets.
         oldest_s: age in seconds of the oldest unsettled message that was read, by the broker's clock and ours; None = all are
             settled.
         rebalanced_s: seconds since its partitions last changed; None if it never had any.
         dropped: number of open traces that another worker reads again.
-        skipped: number of messages that the broker had deleted before they were read.
+        skipped: number of messages that the broker deleted before they were read, or whose reading raised twice.
         wrong: error that prevents reading; empty without an error.
         held: number of partitions with messages that wait for log records that are not read yet.
     """

@@ -72,11 +72,12 @@ class Outcome(StrEnum):
         NOT_APPLICABLE: the metric's condition (``applies_when``) does not hold.
         NO_VALUE: the metric has no value on this sample; the reason names the cause.
         NOT_SAMPLED: no rate sampled the unit; the sampled units represent it.
-        FILTERED: ``sample_filter=`` returned False, ``units.kinds`` excludes the unit, or ``SPANSCORE_DISABLED`` is set.
+        FILTERED: ``sample_filter=`` returned False or raised, ``units.kinds`` excludes the unit, or ``SPANSCORE_DISABLED`` is
+            set.
         TRACE_NOT_SAMPLED: the head sampler dropped the trace, so there is no span for a score.
         DELEGATED: another process has the unit or reads it from a file; that process counts the outcome.
-        NO_SAMPLE: no question and answer were found, or several were found and the configuration does not say which; the
-            reason names the keys that were present.
+        NO_SAMPLE: no question and answer were found, or several were found and the configuration does not select one; the
+            reason names the keys that were present. Or making the sample raised or hung.
         MISSING_FIELD: a required field of the metric is missing; the reason names it.
         INCOMPLETE: events of the unit were lost, it never ended, it is too large, or its root arrived over OTLP when its other
             spans had already been dropped (reason ``late_root``).
@@ -88,11 +89,11 @@ class Outcome(StrEnum):
         BUDGET_EXHAUSTED: the judge was not asked, because the budget of the window is spent.
         TIMEOUT: the metric or its judge took too long.
         JUDGE_ERROR: the judge gave no usable answer; ``error.type`` names the kind of error.
-        METRIC_ERROR: the metric, or a function of the user's, raised or hung. Or the metric gave no usable result.
+        METRIC_ERROR: the metric raised, or gave no usable result; or ``sample_filter=`` hung.
             ``error.type`` is the class of the exception, ``no_number`` (the value is no number), ``out_of_range`` (the value
             is outside the metric's range), ``no_category`` (the value is no category), ``no_score`` (the result is not a
-            ``Score``), ``unknown_metric`` (this process has no such metric) or ``metric_error`` (a function of the user's
-            failed).
+            ``Score``), ``unknown_metric`` (this process has no such metric) or ``metric_error`` (``sample_filter=``
+            hung, or the unit's job could not be made).
         REDACTION_ERROR: the redactor raised, returned no text or hung: the unit is not judged, and no content is exported.
         SHUTDOWN: the scorer or the process ended first.
     """

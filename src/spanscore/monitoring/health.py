@@ -117,7 +117,7 @@ def _of_inner(inner: Sequence[WatchedMean], query: Callable[[WatchedMean], str])
 
 
 def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> str:
-    """Return a query of all metrics on the roots' units, and of each watched mean of inner units.
+    """Return a query of all metrics on roots' units and conversations, and of each watched mean of inner units.
 
     Args:
         inner: the watched means of inner units.
@@ -442,9 +442,9 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
         expression=f"{promql.increase(semconv.WORKER_SKIPPED, window, by=promql.GROUP[1:])} > 0",
         labels=labels_of("warning", ALL, window),
         summary="messages are lost",
-        text="{count} messages of the topic were gone before a worker read them, over "
-        f"{window} ({{service}}): its retention is shorter than the lag. Raise the topic's "
-        "retention.ms, then add workers.",
+        text="{count} messages of the topic were deleted before a worker read them, or could not be read, over "
+        f"{window} ({{service}}). If the worker's log names an unreadable message, report its error. Otherwise retention is "
+        "shorter than the lag: raise the topic's retention.ms, then add workers.",
     )
 
 

@@ -61,7 +61,7 @@ def watched_by(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> dict[s
             how = (
                 "categories without a quality: name the bad ones in bad"
                 if metrics[name].scale.categories
-                else ("an open scale: give the metric range=")
+                else "an open scale: give it the parameter range, if it has one"
             )
             raise ConfigurationError(f"judge_check.metrics names {name!r}, which has {how}")
     asking = (
@@ -86,7 +86,7 @@ def judge_check_plans(
 
     Args:
         judge_check: the scorer's judge check; None = no judge check.
-        means: all watched means, with one of each metric on the roots' units.
+        means: all watched means, with one of each metric on roots' units or conversations.
         shared: windows, dimensions and services.
 
     Raises:

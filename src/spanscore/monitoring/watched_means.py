@@ -1,7 +1,8 @@
-"""The means that alerts watch: of a metric's quality, or of the share of units without one category; of roots or inner units.
+"""The means that alerts watch: of a metric's quality, or of the share of units without one category.
 
-The series ``intent=refund`` holds 1 − the share of ``refund``, because the rules watch for drops: when the share rises, the
-series falls. The mean of inner units has a name of its own, too, such as ``context_relevance (retriever)``.
+The units are roots' or inner units, or the conversations of a session metric. The series ``intent=refund`` holds 1 − the
+share of ``refund``, because the rules watch for drops: when the share rises, the series falls. The mean of inner units has a
+name of its own, too, such as ``context_relevance (retriever)``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class WatchedMean(NamedTuple):
         settings: alert settings. For a share, a numeric ``baseline`` is 1 − the normal share; ``max`` and ``min_rise`` remain
             shares.
         category: the category whose share is watched; empty if the metric's quality is watched.
-        inner: the entry of ``units.also`` whose units are watched; None = the roots' units.
+        inner: the entry of ``units.also`` whose units are watched; None = roots' units, or a session metric's conversations.
     """
 
     of: Metric
@@ -80,7 +81,7 @@ class WatchedMean(NamedTuple):
 
     @property
     def matchers(self) -> str:
-        """PromQL matchers of its counters. For roots' units, only the metric: ``promql`` excludes inner units."""
+        """PromQL matchers of its counters. Without ``inner`` only the metric: ``promql`` excludes inner units."""
         # An empty value matches a missing label: the units of an entry without a name.
         without_name = {} if self.inner is None else {label(semconv.UNIT_NAME): ""}
         return promql.matching(without_name | dict(self.labels))
@@ -99,7 +100,7 @@ def watched_mean(
         metric: the metric.
         alert: its alert settings.
         place: key of the configuration with the settings, for messages.
-        inner: the entry of ``units.also`` whose units are watched; None = the roots' units.
+        inner: the entry of ``units.also`` whose units are watched; None = roots' units, or a session metric's conversations.
 
     Raises:
         ConfigurationError: ``share_of`` names no category of the metric.
@@ -117,7 +118,7 @@ def watched_mean(
 def watched_means(
     alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], also: Iterable[InnerUnit] = ()
 ) -> list[WatchedMean]:
-    """Return the mean of each metric on the roots' units, then each mean of inner units that has alert settings.
+    """Return the mean of each metric on roots' units or conversations, then each mean of inner units with alert settings.
 
     Args:
         alerts: metric → its alert settings; metrics without settings get the defaults.
@@ -141,7 +142,7 @@ def alerts_by_key(
     """Return the key of alert settings in the configuration, for messages, → metric → its alert settings.
 
     Args:
-        alerts: alert settings of the roots' units.
+        alerts: alert settings of the metrics on roots' units or conversations.
         also: entries of ``units.also``.
     """
     return {"alerts": alerts, **{_key(entry): entry.alerts for entry in also}}
@@ -152,7 +153,7 @@ def _key(entry: InnerUnit) -> str:
 
 
 def means_of_roots(means: Iterable[WatchedMean]) -> Iterator[WatchedMean]:
-    """Yield the mean of each metric on the roots' units."""
+    """Yield the mean of each metric on roots' units or conversations."""
     return (mean for mean in means if mean.inner is None)
 
 
@@ -184,7 +185,7 @@ def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Me
 def _refuse_without_quality(metric: Metric, alert: AlertSettings, place: str) -> None:
     if metric.scale.has_quality or alert.share_of is not None or (alert.baseline is None and alert.threshold is None):
         return
-    how = "the metric has an open scale and so no quality; give it range= to watch its mean"
+    how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
     if metric.scale.categories:
         how = (
             f"its categories have no quality; name the bad ones in bad, or watch share_of: {metric.scale.categories[0]}"

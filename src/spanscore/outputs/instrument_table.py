@@ -98,7 +98,7 @@ READ: Mapping[str, Instrument] = {
         "counter", "{trace}", "Open traces that another worker reads again, because it got their partition"
     ),
     semconv.WORKER_SKIPPED: Instrument(
-        "counter", "{message}", "Messages that the topic no longer had when they were to be read"
+        "counter", "{message}", "Messages that the topic deleted before they were read, or whose reading raised twice"
     ),
     semconv.UNITS_OPEN: Instrument("gauge", "{trace}", "Traces with spans that wait for their unit to be complete"),
     semconv.SPOOL_DEPTH: Instrument("gauge", "{job}", "Jobs in the spool, of all processes that share its file"),

@@ -53,8 +53,10 @@ def langfuse_keys(settings: LangfuseSettings) -> tuple[str, str]:
 class LangfuseSink:
     """Sends a score for each score with a value, and for each human label of a known unit.
 
-    The ids of trace and observation are those of the unit's span, as Langfuse receives them over OTLP. Units of unsampled
-    traces and provisional scores of conversations are left out, because Langfuse's averages would be wrong.
+    The ids of trace and observation are those of the unit's span, as Langfuse receives them over OTLP. Scores of units of
+    unsampled traces are left out, because Langfuse has no span of them. So are provisional scores of conversations, because
+    Langfuse's averages would count a conversation twice. Scores outside sampled traffic have a name with their source, such
+    as ``faithfulness.shadow``.
 
     Args:
         open_outbox: returns the outbox of a destination.
@@ -79,7 +81,7 @@ class LangfuseSink:
         for score, identity in exported_scores(unit, scores):
             facts = {
                 "label": score.label,
-                "evaluator_version": score.evaluator_version or score.version,
+                "evaluator_version": score.evaluator_version or None,
                 "probability": score.probability,
             }
             is_verdict = score.kind == "binary" and score.number in (0, 1)

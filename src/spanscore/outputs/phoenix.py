@@ -36,8 +36,9 @@ _PATH: Final = "/v1/span_annotations?sync=false"
 class PhoenixSink:
     """Sends an annotation for each score with a value, and for each human label of a known unit.
 
-    Units of unsampled traces get none, because Phoenix has no span of them. A provisional score of a conversation gets none,
-    because Phoenix's averages would count the conversation twice.
+    Scores of units of unsampled traces get none, because Phoenix has no span of them. A provisional score of a conversation
+    gets none, because Phoenix's averages would count the conversation twice. Scores outside sampled traffic have a name with
+    their source, such as ``faithfulness.shadow``.
 
     Args:
         open_outbox: returns the outbox of a destination.

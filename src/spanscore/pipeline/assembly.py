@@ -40,7 +40,7 @@ class RootRole(Enum):
 
 
 def role_of_operation(operation: object) -> RootRole:
-    """Return the role of a span by its ``gen_ai.operation.name``; None if the span has no operation."""
+    """Return the role of a span by its ``gen_ai.operation.name``; a span without an operation (None) is UNNAMED."""
     if operation is None:
         return RootRole.UNNAMED
     if operation in _STEPS:

@@ -27,7 +27,9 @@ REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
-    """Return the redactor of a configuration: a ready-made one, or the name of a function or class; None = no redactor.
+    """Return the redactor that an entry gives: the entry itself, or the named function, or an instance of the named class.
+
+    None = no redactor.
 
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.
@@ -44,8 +46,10 @@ class Hooks:
     """The user's functions that are applied to samples before a judge reads them.
 
     Attributes:
-        redactor: applied to every text of a sample; if it raises or returns no text, the unit ends as ``redaction_error``.
-        keep: returns whether a sample is scored; if it returns false or raises, the unit ends as ``filtered``.
+        redactor: applied to the texts of a sample, except types and ids, and to the conversation id; not to images. If it
+            raises, hangs or returns no text, the unit ends as ``redaction_error``.
+        keep: returns whether a unit is scored. It gets the conversation of the unit, or without one the single turn. If it
+            returns false or raises, the unit ends as ``filtered``; if it hangs, as ``metric_error``.
 
     Raises:
         ConfigurationError: a hook is a coroutine function. Its result is never awaited, and a coroutine counts as true.
@@ -138,6 +142,7 @@ class JobBuilder:
 
     Attributes:
         dialects: extractors, tried in order; the first that accepts the unit's root makes the samples.
+        hooks: redactor and filter, applied to the samples.
         box: runs functions of the user with a deadline.
         kinds: kinds of units to score; others are ``filtered``. Inner units are not affected.
         on_demand: fields of ``ON_DEMAND`` to fill: the fields that some metric reads, or all if cases are collected.
@@ -152,7 +157,11 @@ class JobBuilder:
     images: ImageLimit = IMAGE_LIMIT
 
     async def job_in_time(self, sampled: SampledUnit) -> Job:
-        """Make the job on a thread of ``box``. If a hook hangs, the unit ends with an outcome."""
+        """Make the job on a thread of ``box``.
+
+        If a function of the user hangs, the unit ends as ``redaction_error`` (the redactor), ``metric_error`` (the filter) or
+        ``no_sample`` (an extractor). Its conversation id is then removed, unless the unit came redacted.
+        """
         try:
             return await self.box.done(lambda: self.job(sampled))
         except HookTimeout as hung:
@@ -178,12 +187,14 @@ class JobBuilder:
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root
-        if root is not None and unit.inner is None and unit.kind not in self.kinds:
+        if root is None:
+            return Samples(outcome=Outcome.NO_SAMPLE, reason="the unit has no root")
+        if unit.inner is None and unit.kind not in self.kinds:
             return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
         for dialect in self.dialects:
-            if root is not None and dialect.accepts(root):
+            if dialect.accepts(root):
                 return self._with_fields(dialect.extract(unit), unit)
-        return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
+        return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect accepts the root")
 
     def _with_fields(self, samples: Samples, unit: Unit) -> Samples:
         if "tools" in self.on_demand:

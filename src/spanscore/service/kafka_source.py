@@ -1,7 +1,8 @@
 """Reads the messages of a Kafka topic into the scorer of ``spanscore worker``, and commits settled offsets.
 
-One thread polls from ``start`` to ``pause``, and runs all callbacks of the group. The group uses the KIP-848 protocol if the
-broker has it, otherwise cooperative-sticky: a rebalance revokes only the partitions that a worker loses.
+One thread polls the topic and runs the group's callbacks; another thread leaves the group at the end. ``kafka.logs_topic`` is
+read by a separate thread. The group uses the KIP-848 protocol if the broker has it, otherwise cooperative-sticky: a rebalance
+revokes only the partitions that a worker loses.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _JOIN_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 """Time to leave the group, in s. A classic group in a rebalance needs its whole session timeout."""
 _LOOK_S: Final = 0.05
+"""Seconds between two looks at the units in scoring of a revoked partition."""
 _ANSWER_S: Final = 60.0
 """Time for a broker to answer a commit, in s; after that the commit is repeated."""
 
@@ -100,7 +102,9 @@ class KafkaSource:
         self.pressure = self._wrong = self._refused = ""
         self._held: Set[int] = frozenset()  # partitions with messages that wait for log records
         self._stand: Set[int] = frozenset()  # partitions with a stopped clock, because log records may be unread
-        self._away = self._is_old = self._is_new = False
+        self._away = False  # no broker answers
+        self._is_old = False  # the broker has no KIP-848 protocol
+        self._is_new = False  # the partitions changed, and the topic may have grown
         self._skipped = 0
         self._raised: tuple[int, int] | None = None  # partition and offset of the last message that raised
         self._rebalanced_s: float | None = None
@@ -115,7 +119,14 @@ class KafkaSource:
     # --- the main thread ---------------------------------------------------------------------------
 
     def start(self, wait_s: float) -> None:
-        """Start to read. Blocks until the group answers, a few seconds at most, or until no broker has answered in time."""
+        """Start to read. Blocks until the group answers, or for 5 s; without an answer, ``unready`` returns the reason.
+
+        Args:
+            wait_s: longest wait for a broker before these 5 s, in s.
+
+        Raises:
+            SourceUnavailable: no broker answers in that time, access is refused, or no thread can be started.
+        """
         self._line.share_of_limits(0.0)
         self._member.join(wait_s)
         self._logs.start()
@@ -132,7 +143,10 @@ class KafkaSource:
         self._logs.stop()
 
     def commit(self) -> None:
-        """Commit the offsets that were settled at the end of the scorer, and leave the group."""
+        """Commit the offsets that were settled at the end of the scorer, and leave the group.
+
+        If the polling thread hangs, no offset is committed: the next worker reads the messages again.
+        """
         if self._thread is None:
             return
         self._thread.join(REVOKE_TIMEOUT_S + _FLUSH_S)
@@ -174,7 +188,10 @@ class KafkaSource:
         )
 
     def points(self) -> Mapping[Hashable, GaugeReading]:
-        """Return the lag of each partition in messages and seconds; seconds only after a message was read."""
+        """Return the lag of each partition in messages and seconds.
+
+        Seconds are known while a read message is unsettled, and 0 without a lag.
+        """
         oldest, now_ns = self._oldest(), time_ns()
         points: dict[Hashable, GaugeReading] = {}
         for partition, behind in self._lag.items():
@@ -213,7 +230,7 @@ class KafkaSource:
             self._look_around()
 
     def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
-        """Read messages. If a message raises, the client seeks back to it, because the position is already behind the batch."""
+        """Read messages. If a message raises, the client seeks back to it, because the position is already after the batch."""
         for message in messages:
             try:
                 self._read(message)
@@ -290,7 +307,10 @@ class KafkaSource:
         self._lag = self._behind()
 
     def _behind(self) -> dict[int, int]:
-        """Return the number of unsettled messages of each partition; unknown partitions are left out."""
+        """Return the number of messages of each partition after the committed offset; unknown partitions are left out.
+
+        Before the first commit it is the number from the next message to read on.
+        """
         is_fetching = self._away or not self.pressure
         lags = dict[int, int]()
         for partition, offset in self._next.items():
@@ -344,7 +364,11 @@ class KafkaSource:
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
     def on_committed(self, offsets: Mapping[int, int], is_done: bool) -> None:
-        """Record the answer to a commit. A commit fails if a rebalance came first; then the messages are read again."""
+        """Record the answer to a commit.
+
+        After a failure the offsets are committed again in the next round. The next worker of a lost partition reads its
+        uncommitted messages again.
+        """
         if is_done:
             self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next)
         else:
@@ -352,7 +376,7 @@ class KafkaSource:
         self._committing = {}
 
     def on_assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
-        """Start partitions at their committed offsets; None = the group has no offset for them."""
+        """Record the partitions with their committed offsets; None = the group has no offset for them."""
         for partition, (offset, note) in begun.items():
             if note.configuration not in {"", self._configuration}:
                 log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))

@@ -123,7 +123,7 @@ def _objection(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
     if metric.scale.categories and not metric.scale.has_quality:
         return "whose categories have no quality; name the bad ones in bad"
     if not metric.scale.has_quality:
-        return "which has an open scale, and so no quality; give it a range="
+        return "which has an open scale, and so no quality; give it the parameter range, if it has one"
     if rates[metric.name] < 1:
         share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
         return f"which is scored on {share}, or the rule is blind to the rest"

@@ -508,7 +508,7 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
         yield f"rebalanced {format_age(topic.rebalanced_s)} ago"
     yield from _counts(
         (topic.dropped, "open trace", "left to other workers"),
-        (topic.skipped, "message", "gone before they were read"),
+        (topic.skipped, "message", "deleted before they were read, or unreadable"),
         (topic.held, "partition", "wait for log records to be read (kafka.logs_topic)"),
     )
     if topic.wrong:
