@@ -2,7 +2,7 @@
 
 SpanscoreError
 ├── ConfigurationError (ValueError)   the operator: a wrong setting, parameter or name
-│   └── NotReadyError                 … the setting is right, but this environment lacks a key or a library
+│   └── NotReadyError                 … the setting is right, but this environment lacks a key, a library, a file or a folder
 │       ├── MissingExtraError         … an optional library is not installed
 │       └── SourceUnavailable         … a worker's broker, topic or file is missing
 ├── SampleError (ValueError)          the sender: an invalid sample or conversation
@@ -55,7 +55,8 @@ class ConfigurationError(SpanscoreError, ValueError):
 class NotReadyError(ConfigurationError):
     """The setting is right, but this environment lacks a requirement: the message names it.
 
-    Remedy: set the named variable, or install the named library; ``spanscore check --ready`` fails if one is missing.
+    Remedy: set the named variable, install the named library, or make the named file or folder; ``spanscore check --ready``
+    fails if one is missing.
     """
 
 

@@ -95,6 +95,24 @@ def test_without_the_traffic_one_line_says_how_to_ask(tmp_path: Path) -> None:
     assert "smallest drop" not in output
 
 
+def test_a_share_is_named_with_its_category(tmp_path: Path) -> None:
+    text = """judge: {model: "openai:gpt-4o-mini"}
+metrics: [{category: {name: intent, question: "What is wanted?", categories: {refund: money back, other: the rest}}}]
+alerts: {intent: {share_of: refund, baseline: 0.04}}
+"""
+    output = ran(tmp_path, text, "--requests-per-day", "1e6", columns=200).stdout
+
+    assert "smallest drop (of a share: rise) that is detected" in output
+    assert re.search(r"│ intent=refund +│ 0\.05", output), output
+
+
+def test_the_sum_of_a_day_names_the_scores_that_it_lacks(tmp_path: Path) -> None:
+    text = "judge: {model: lexical}\nmetrics: [exact_match, {agent_goal_accuracy: {per: session}}]\n"
+    output = ran(tmp_path, text, "--requests-per-day", "1e6", columns=200).stdout
+
+    assert "without metrics of conversations, whose number is unknown" in output
+
+
 def test_a_day_has_each_metrics_calls_tokens_and_cost(tmp_path: Path) -> None:
     free = PAID.replace("budget: [{usd: 0.02, per: 1h}, {calls: 500, per: 1m, metric: faithfulness}]", "")
     found = plan(tmp_path, free, "--requests-per-day", "20k")

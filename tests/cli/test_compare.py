@@ -219,7 +219,7 @@ def test_a_prometheus_with_less_than_ten_blocks_says_from_when_on_there_is_an_an
     done = ran(config, "--prometheus", server.url, "--control", OLD, "--candidate", BROKEN, "--since", "50m")
 
     assert done.exit_code == 3, done.output
-    assert "not yet on faithfulness: both have 3 of the 10 quarters of an hour" in done.stdout
+    assert "not yet on faithfulness: there are scores in 3 of the 10 quarters of an hour" in done.stdout
     assert "the first answer is due at 2" in done.stdout
 
 
@@ -233,7 +233,7 @@ def test_files_of_too_short_a_time_are_no_verdict(releases: dict[str, Served], c
     done = ran(config, *short)
 
     assert done.exit_code == 3, done.output
-    assert "not yet on faithfulness: both have 3 of the 10 quarters of an hour" in done.stdout
+    assert "not yet on faithfulness: there are scores in 3 of the 10 quarters of an hour" in done.stdout
 
 
 @pytest.mark.server

@@ -63,7 +63,7 @@ def test_before_ten_blocks_the_time_of_the_first_answer_is_given() -> None:
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert str(found) == (
-        "not yet on faithful: both have 4 of the 10 quarters of an hour that are needed; the first answer is due at "
+        "not yet on faithful: there are scores in 4 of the 10 quarters of an hour that are needed; the first answer is due at "
         "2026-07-01T14:00Z, if both keep their traffic"
     )
     assert (found.as_json()["interval"], found.as_json()["not_before"]) == (None, "2026-07-01T14:00Z")
@@ -90,7 +90,7 @@ def test_a_release_without_traffic_takes_no_time_that_is_known() -> None:
 def test_lost_units_of_either_side_are_reported_with_what_they_might_change() -> None:
     found = comparison(blocks(0.9, 400), blocks(0.6, 400, lost=100))
 
-    assert "0.0% and 20.0% of the sampled units have no score: for any scores of these units, the difference is" in str(
+    assert "0.0% and 20.0% of the sampled units have no score of the configured judge: for any scores of these" in str(
         found
     )
     assert found.lost is not None
@@ -158,5 +158,5 @@ def test_releases_one_after_the_other_have_no_hour_in_common() -> None:
     (found,) = compared(["faithful"], both)
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
-    assert "both have 0 of the 10 quarters of an hour" in str(found)
+    assert "there are scores in 0 of the 10 quarters of an hour" in str(found)
     assert "1.4 has no traffic any more" in str(found)

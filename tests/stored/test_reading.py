@@ -122,6 +122,13 @@ def test_a_csv_row_is_named_by_the_line_it_begins_on(tmp_path: Path) -> None:
     assert lines == [(2, False), (4, True), (5, False)]
 
 
+def test_blank_lines_of_a_csv_are_no_rows_and_count_as_lines(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.csv", "\n \nquestion\n1?\n\n\n2?\n")
+
+    assert [read.line for read in read_samples(file)] == [4, 7]
+    assert len(samples(file)) == 2
+
+
 WITH_IDS = {
     "a.jsonl": '{"id": "q-1", "question": "1?"}\n{"id": 7, "question": "2?"}\n{"id": {}, "question": "3?"}\n',
     "a.csv": "id,question\nq-1,1?\n7,2?\n,3?\n",

@@ -179,6 +179,27 @@ def test_an_error_of_a_metric_is_an_outcome_of_the_inner_unit():
     assert len(trace.named("retrieval")) == 1
 
 
+def test_the_reason_is_the_latest_one_also_if_its_outcome_was_there_before():
+    ends = iter([RuntimeError("no"), None, RuntimeError("no")])
+
+    @metric
+    def fickle(sample) -> bool | None:
+        if sample.response is not None:
+            return True
+        if (end := next(ends)) is not None:
+            raise end
+        return None
+
+    with a_line(fickle, units=Units(also=(RETRIEVER,))) as (scorer, _):
+        reasons = []
+        for _ in range(3):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+            assert scorer.flush(10)
+            reasons.append(scorer.status().inner[0].reason.partition(":")[0])
+
+    assert reasons == ["metric_error", "no_value", "metric_error"]
+
+
 def test_a_redactor_that_fails_leaves_no_inner_unit_without_an_outcome():
     def broken(text: str) -> str:
         raise RuntimeError("no")

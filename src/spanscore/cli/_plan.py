@@ -67,7 +67,7 @@ class MetricPlan:
         rate: sampled share of units, or of sessions, [0, 1].
         highest: highest rate under any sampling rule, [0, 1].
         per: ``unit`` or ``session``.
-        fields: kind of sample → field → its place in a trace.
+        fields: kind of sample → required or optional field → its place in a trace.
     """
 
     name: str
@@ -111,7 +111,8 @@ class AlertPlan:
         share_of: the category whose share is watched: ``baseline`` is its normal share, ``min_drop`` the smallest rise that
             matters, ``threshold`` the highest acceptable share. None = the quality is watched.
         windows: lengths in seconds.
-        smallest: drop that is detected within an hour, a day and 14 days; empty without a baseline or stated traffic.
+        smallest: smallest drop (of a share: rise) that is detected within an hour, a day and 14 days; empty without a baseline
+            or stated traffic.
         notes: assumptions that do not hold, in sentences.
     """
 

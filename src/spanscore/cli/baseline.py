@@ -54,7 +54,8 @@ def baseline(
     The mean of each hour is shrunk towards the mean of its hour of the day, and towards the overall mean, depending on its
     noise. The printed figures come from comparing each week (with less than 14 d each day) with the profile of the others.
     The figures are the share of variance that the profile explains, whether the residuals are autocorrelated, and the
-    baseline SD. The baseline SD is how far the mean varies by itself, and is added to the standard error of an alert.
+    baseline SD. The baseline SD is how far the mean varies by itself; its square is added to the squared standard error of
+    a window.
     """
     where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
     history = _read_history(

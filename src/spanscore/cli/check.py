@@ -57,7 +57,7 @@ def check(
         bool,
         typer.Option(
             "--ready",
-            help="Exit with 3 if this environment lacks a key or a library. Use it on the machine that will run the scorer.",
+            help="Exit with 3 if this environment lacks a key, a library, a file or a folder. Use it on the scorer's machine.",
         ),
     ] = False,
     requests_per_day: Annotated[
@@ -105,13 +105,18 @@ def check(
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, if there is no fault, the plan as JSON.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print ok, ready, faults, gaps and, if there is no fault, the plan as JSON. Errors of --profile and "
+            "--costs-from are text on stderr, with exit code 2.",
+        ),
     ] = False,
 ) -> None:
     """Report the errors of a configuration, or its plan: the metrics, their rates, the judge and the fields.
 
-    An error names its key, the value and the allowed values; the exit code is then 2. A key or a library that this environment
-    lacks is a warning; with [bold]--ready[/bold] the exit code is then 3. Otherwise the exit code is 0.
+    An error names its key, the value and the allowed values; the exit code is then 2. A key, a library, a file or a folder that
+    this environment lacks is a warning; with [bold]--ready[/bold] the exit code is then 3. Otherwise the exit code is 0.
 
     No judge and no Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment apply, as they do for the
     scorer.
@@ -184,14 +189,14 @@ def _table(plan: ConfigPlan) -> TextTable:
     rows = []
     for metric in plan.metrics:
         highest = f" … {metric.highest:g}" if metric.highest > metric.rate else ""
-        needs = (_KINDS[kind] + (", ".join(fields) or "any field") for kind, fields in metric.fields.items())
+        reads = (_KINDS[kind] + (", ".join(fields) or "any field") for kind, fields in metric.fields.items())
         of = " of sessions" if metric.per == "session" else ""
-        rows.append((metric.name, f"{metric.rate:g}{highest}{of}", "; ".join(needs)))
-    return TextTable(("metric", "rate", "needs"), rows, title=f"judge: {plan.judge}")
+        rows.append((metric.name, f"{metric.rate:g}{highest}{of}", "; ".join(reads)))
+    return TextTable(("metric", "rate", "reads"), rows, title=f"judge: {plan.judge}")
 
 
 def _fields(plan: ConfigPlan) -> Table:
-    """Return a table of the place of each field; fields that a trace cannot have come last."""
+    """Return a table of the place of each field; fields that only ``spanscore.references()`` gives come last."""
     places = {}
     for kind, fields in (item for metric in plan.metrics for item in metric.fields.items()):
         for name, place in fields.items():
@@ -224,23 +229,28 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
 
 
 def _day(plan: ConfigPlan) -> Iterator[Any]:
-    """Yield the cost of a day of the stated traffic, and the smallest drops that are detected in it."""
+    """Yield the cost of a day of the stated traffic, and the smallest drops that it shows within an hour, a day and 14 days."""
     if plan.requests_per_day is None:
         return
-    headers = ("metric", "USD", "rate", "budgets buy", "scores", "judge calls", "tokens")
+    headers = ("metric", "USD", "rate", "affordable rate", "scores", "judge calls", "tokens")
     shadows = [replace(day, metric=name_within(day.metric, semconv.SOURCE_SHADOW)) for day in plan.shadow_days]
     days = [*plan.days, *shadows]
     rows = [*map(_day_row, days), _day_cells("all", "", "", days)]
     yield ""
     yield TextTable(headers, rows, title=f"a day of {plan.requests_per_day:,.0f} requests")
-    if plan.rules:
-        yield Text("without the units that sampling rules add")
+    beyond = {"the units that sampling rules add": plan.rules, "the judge check": plan.judge_check}
+    beyond["metrics of conversations, whose number is unknown"] = plan.sessions
+    if left_out := [name for name, lines in beyond.items() if lines]:
+        yield Text(f"without {', '.join(left_out)}")
     alerts = [alert for alert in plan.alerts if alert.smallest]
     if alerts:
         windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
-        drops = [(alert.metric, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)) for alert in alerts]
+        names = (f"{alert.metric}={alert.share_of}" if alert.share_of else alert.metric for alert in alerts)
+        drops = [
+            (name, f"{at.min_drop:g}", *map(_smallest, at.smallest)) for name, at in zip(names, alerts, strict=True)
+        ]
         yield ""
-        yield TextTable(windows, drops, title="smallest drop that is detected, half of the time")
+        yield TextTable(windows, drops, title="smallest drop (of a share: rise) that is detected, half of the time")
         if any("…" in cell for drop in drops for cell in drop):
             yield Text("from … to: depending on the hour at which the drop begins")
 

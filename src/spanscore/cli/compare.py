@@ -52,9 +52,9 @@ def compare(
     0.05[/bold]
 
     The result is the weighted difference within the hour, per metric. The interval holds at every look: run the command as
-    often as you like. A verdict needs ten quarters of an hour in which both releases have traffic; until then it is "not yet",
-    with the time of the first verdict. In the configuration, [bold]compare: {by: service.version}[/bold] names the attribute
-    that identifies a release.
+    often as you like. A verdict needs scores in ten quarters of an hour, of hours in which both releases have scores. Until
+    then it is "not yet", with the time of the first verdict. In the configuration, [bold]compare: {by:
+    service.version}[/bold] names the attribute that identifies a release.
 
     The exit code is 0 if no metric is worse by more than --tolerance, and 1 if a metric is. The exit code is 3 if a verdict
     is still open; the time that it needs at this traffic is then printed. Set a tolerance: with 0, an equally good release

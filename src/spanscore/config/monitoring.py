@@ -41,7 +41,8 @@ class OffsetBaseline(SettingsPart):
     """A baseline that is the mean of an earlier time. The baseline follows a slow decline, which therefore raises no alert.
 
     Attributes:
-        offset: time between the baseline and the window; whole days.
+        offset: time between the baseline and the window; whole days, at least the longest window. The earlier window needs 200
+            effective scores.
     """
 
     offset: PositiveSeconds
@@ -78,7 +79,7 @@ def _whole_days(value: Any) -> float:
 LOOK_BACK_S = 300.0
 """Prometheus' look-back: a query finds the last value of a series for 300 s."""
 OURS = ("alertname", "severity", "metric", "category", "window", "segment", "reason")
-"""Labels that every alert has already."""
+"""Labels that spanscore sets on some or all alerts."""
 
 
 class AlertSettings(SettingsPart):
@@ -90,21 +91,23 @@ class AlertSettings(SettingsPart):
             above ``baseline`` and on a share above ``max``. None = the quality is watched.
         max: highest acceptable share, whatever is normal; only with ``share_of``. None = no highest share.
         min_rise: smallest rise of the share above the baseline that matters, with ``share_of``; a quarter of it is tolerated.
-        baseline: normal quality, measured once and then fixed: a number, ``{hour_of_week: FILE}`` or ``{offset: 7d}``; with
-            ``share_of`` the normal share, a number or ``{offset: 7d}``. None = no alerts on drops and rises.
-        min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
-        false_alarm_every: time in which at most one false drop alarm is expected, over all windows, metrics, segments and
-            judge checks together.
-        threshold: lowest acceptable mean, whatever is normal; None = no threshold.
-        baseline_sd: standard deviation of the true mean around its baseline; added to the standard error of every window. None
-            = the value in the file of the baseline, or 0 if it has no value.
+        baseline: normal quality, measured once and then fixed: a number, ``{offset: 7d}`` or ``{hour_of_week: FILE}``. With
+            ``share_of`` the normal share; ``hour_of_week`` is then refused, as in ``units.also[].alerts``. None = no alerts on
+            drops and rises.
+        min_drop: smallest drop below the baseline that matters, not with ``share_of``; a quarter of it is tolerated.
+        false_alarm_every: time in which at most one false alarm of all metrics together is expected, if they have the same
+            value. Windows, metrics, segments, listed services and judge checks have equal parts of this alarm.
+        threshold: lowest acceptable mean, whatever is normal, not with ``share_of``; None = no threshold.
+        baseline_sd: standard deviation of the true mean around its baseline. Its square is added to the squared standard error
+            of every window. None = the value in the file of the baseline, or 0 if it has no value.
         min_scores: smallest number of effective scores of a window that an alert compares; None = 30.
-        z: size of a drop that raises an alert, in standard errors; None = computed from ``false_alarm_every``.
+        z: standard errors below the tolerated mean at which a window alerts; None = computed from ``false_alarm_every``.
         evaluator_version: the only evaluator version (metric version, judge and votes) that is watched; the metric must have
             this version. None = every version.
-        severity: label ``severity`` of the alerts on drops and on the threshold.
-        labels: further labels of every alert on the metric, which route the notification.
-        runbook: address that every alert on the metric links to; None = no link.
+        severity: label ``severity`` of the alerts on drops, rises, ``threshold``, ``max`` and a changed judge.
+        labels: further labels of the alerts on the metric, which route the notification, except of ``SpanscoreNeverApplies``
+            and ``SpanscoreOutcomesDoNotAddUp``.
+        runbook: address that the alerts with these labels link to; None = no link.
     """
 
     baseline: Annotated[Rate | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
@@ -171,8 +174,8 @@ class Monitoring(SettingsPart):
     Attributes:
         dimensions: key of the metadata, of the root's attributes or of its resource → values with separate sums and alerts.
         interval: time between two evaluations of the rules; at most Prometheus' look-back, 5 min.
-        windows: lengths of time over which the mean is watched. A short window finds a large drop early; only a long window
-            finds a small drop.
+        windows: lengths of time over which the mean is watched, each at least 4 × ``interval``. A short window finds a large
+            drop early; only a long window finds a small drop.
         no_scores_after: time without any score after which an alert fires. None = the time of 15 scores at the rate of the last
             day, at least 30 min and at most 24 h.
         services: services that must have scores; a missing service outside the list raises no alert. Empty = every service that
@@ -234,12 +237,12 @@ class JudgeCheck(SettingsPart):
             the fields of a sample. Read once, when the scorer is created.
         every: time from the start of one run to the start of the next, 1m to 30d; the first run is within a minute of the first
             unit.
-        metrics: names of the watched metrics; empty = each metric with a judge.
+        metrics: names of the watched metrics; empty = each metric with a judge and a quality.
         name: name of the labels to use; None = the file has one name only.
         baseline: path of the file with the first answers of each evaluator version, with which later runs are compared. None =
             next to ``golden_set``, ending in ``.baseline.json``. The file must outlive the process: if it cannot be written,
-            each process compares with its own first run. If processes of one machine share the file and watch the same
-            evaluator version, one of them runs the check.
+            each process compares with its own first run. If processes of one machine share the file and watch exactly the
+            same evaluator versions, one of them runs the check.
     """
 
     section: ClassVar[str] = "judge_check"
@@ -279,10 +282,11 @@ class Compare(SettingsPart):
     """The comparison of two releases on live traffic, by ``spanscore compare``: sums are kept for each release.
 
     Attributes:
-        by: name of the attribute that differs between releases: of the resource (``service.version``), of the run's metadata,
-            of the unit's root (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The
-            first eight values have separate sums; any other value is ``other``, a missing value ``unknown``. The values
-            become a label; values of metadata and attributes are redacted first.
+        by: name of the attribute that differs between releases. It is read from the run's metadata, else from the unit's root
+            (``gen_ai.prompt.version``), its model span or the resource (``service.version``). ``gen_ai.request.model`` and
+            ``spanscore.evaluator.version`` are known of each unit or score. The first eight values (of evaluator versions: of
+            each metric) have separate sums; a further value or one above 128 characters is ``other``, a missing value
+            ``unknown``. The values become a label; values of metadata and attributes are redacted first.
     """
 
     section: ClassVar[str] = "compare"

@@ -33,8 +33,8 @@ class InnerUnit(SettingsPart):
         rate: share of these spans that each metric scores, [0, 1], among spans below recorded roots. A root is recorded at the
             largest rate of any metric and matching rule. The probability of a score is the product of both.
         metrics: names of the metrics that score these spans; None = all metrics of units.
-        alerts: metric → settings of its alerts on these spans, as in the section ``alerts``: ``{context_relevance: {baseline:
-            0.8}}``.
+        alerts: metric → settings of its alerts on these spans, as in the section ``alerts``, except ``{hour_of_week: FILE}``:
+            ``{context_relevance: {baseline: 0.8}}``.
     """
 
     section: ClassVar[str] = "units.also"

@@ -31,7 +31,7 @@ from spanscore.judges.records import (
     of_answer,
     record,
     recorded_calls,
-    signed,
+    with_names,
 )
 from spanscore.judges.rendering import as_json, bound_of, fit, form, schema_of
 from spanscore.judges.score_context import current_score, suppress_tracing
@@ -582,7 +582,7 @@ async def _asked(
         images_not_shown=not_shown,
         transcript=of_answer(prompt, reply, error_type),
     )
-    record(signed(judge_in_force(judge), call))
+    record(with_names(judge_in_force(judge), call))
     if error_type == _EMPTY:
         raise JudgeUnparseable(f"{prompt.step}: the answer was empty", error_type=_EMPTY)
     return text, answer
@@ -596,7 +596,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
     """
     started = time.perf_counter()
     # A judge with retries records its abandoned attempts.
-    completed = completed_by(lambda call: signed(judge_in_force(judge), with_cost(judge, call)))
+    completed = completed_by(lambda call: with_names(judge_in_force(judge), with_cost(judge, call)))
     with completed, recorded_calls() as attempts:
         try:
             return await _reply(judge, prompt)

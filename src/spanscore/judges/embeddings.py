@@ -23,7 +23,7 @@ from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.langchain.message import Exchange, Tokens, exchanging
 from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, named_embeddings
 from spanscore.judges.lexical.words import words
-from spanscore.judges.records import EMBED_STEP, of_vectors, record, signed
+from spanscore.judges.records import EMBED_STEP, of_vectors, record, with_names
 from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
@@ -81,7 +81,7 @@ class LangChainEmbedder:
         assert isinstance(reply, _VectorsReply)
         took_s = reply.duration_s or 0.0
         call = _call(reply.model, reply.input_tokens, took_s, estimated=reply.is_estimated, cost_usd=reply.cost_usd)
-        record(signed(self, call))
+        record(with_names(self, call))
         return reply.vectors
 
 

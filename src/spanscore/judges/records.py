@@ -41,7 +41,7 @@ def of_vectors() -> Transcript | None:
     return Transcript(ended_ns=time.time_ns(), operation=semconv.EMBEDDINGS) if current_score().transcribes else None
 
 
-def signed(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
+def with_names(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
     """Return a call whose transcript names provider and model; unchanged if it has no transcript, or one with names."""
     transcript = call.transcript
     if transcript is None or transcript.asked_model:
@@ -87,7 +87,7 @@ def record_calls() -> list[JudgeCall]:
 def recorded_calls() -> Iterator[list[JudgeCall]]:
     """Collect the judge calls made inside the block and in tasks started there, in the order in which they ended.
 
-    The list grows while the block runs. Blocks nest: an outer block also gets the calls of its inner blocks.
+    The list grows while the block and its tasks run. Blocks nest: an outer block also gets the calls of its inner blocks.
     """
     calls: list[JudgeCall] = []
     with set_inside(_open, (*_open.get(), calls.append)):
@@ -100,12 +100,12 @@ def recorded_by(charge: Callable[[JudgeCall], object]) -> AbstractContextManager
 
 
 def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> AbstractContextManager[None]:
-    """Apply ``complete`` to the calls recorded inside the block, to add the cost and the requested model."""
+    """Apply ``complete`` to the calls recorded inside the block, to add cost and requested model; if nested, the innermost."""
     return set_inside(_complete, complete)
 
 
 def record(call: JudgeCall) -> None:
-    """Add one call to every open block; no effect outside of all blocks."""
+    """Pass one call to every open block, inside ``recorded_by`` only to ``charge`` and the blocks inside it."""
     complete = _complete.get()
     whole = call if complete is None else complete(call)
     for add in _open.get():
@@ -120,8 +120,9 @@ def abandoned_call(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
 def failed_call(prompt: Prompt, model: str, error: BaseException | None, duration_s: float) -> JudgeCall:
     """Return the call of a request that gave no usable answer.
 
-    An unusable answer is billed, and the error has its tokens. For an abandoned or broken request the tokens of the
-    question are estimated, as it may be billed, too.
+    An unusable answer is billed: the tokens are those of the error, 0 if it has none. A timeout or a broken answer without
+    output tokens may be billed, too: the call is marked as estimated, and missing input tokens are estimated. error: None =
+    the error is unknown.
     """
     transcript = _asked(prompt)
     read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)

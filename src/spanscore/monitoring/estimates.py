@@ -325,7 +325,7 @@ def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: in
         window_s: length of the window, in s.
         interval_s: seconds between two evaluations.
         every_s: at most one false alarm in this time, in s.
-        shares: number of windows × streams that share this rate.
+        shares: number of windows × streams × listed services, and judge checks, that share this rate.
     """
     lowest, highest = LOWEST_Z, HIGHEST_Z
     for _ in range(_HALVINGS):

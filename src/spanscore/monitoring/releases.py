@@ -63,7 +63,7 @@ class MatchedSums(NamedTuple):
     Attributes:
         a: sums of the first release; Σw², Σw²y and Σw²y² are multiplied by ``design_effect``.
         b: sums of the second release; Σw², Σw²y and Σw²y² are multiplied by ``design_effect``.
-        blocks: number of blocks with scores.
+        blocks: number of blocks in shared hours in which a release has scores.
         design_effect: number of dependent scores that have the information of one independent score, at least 1.
     """
 
@@ -165,8 +165,9 @@ def _with_design_effect(sums: Moments, design_effect: float) -> Moments:
 # which ever exceeds 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
 # ρ²V))). Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of
 # Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums come from ``matched`` (means within hours,
-# V from quarters of an hour). V also includes two assumed scores (``unseen``), one at either end of the scale, because
-# at a mean near 1 few scores contain no failure yet. ``benchmarks/compare.py`` counts how often the interval misses.
+# V from quarters of an hour). V also includes two assumed scores of each release, because at a mean near 1 few scores contain
+# no failure yet. Both are as far from the mean as the farther of the worst and the best unseen score (``unseen``).
+# ``benchmarks/compare.py`` counts how often the interval misses.
 
 LEAST_BLOCKS = 10
 """Quarters of an hour that the first interval needs: fewer do not show how scores repeat each other."""
@@ -175,9 +176,9 @@ LEAST_SCORES = 20
 held from this number on, in every cell of the benchmark."""
 PLANNED_SCORES = 500
 """Effective scores of a side for which the interval is nearly as narrow as possible: 3.1 standard errors. At 50 scores the
-interval is 40 % wider in standard errors, at 50,000 it is 14 % wider."""
+interval is 43 % wider in standard errors, at 50,000 it is 14 % wider."""
 _AT_PLANNED = 5.0
-"""ρ²V at ``PLANNED_SCORES``. The half-width in standard errors is smallest between 4 and 6."""
+"""ρ²V at ``PLANNED_SCORES``. At level .95 the half-width in standard errors is smallest at 8; at 5 it is 0.7 % wider."""
 _UNSEEN = 2
 LONGEST_S = 30 * 86_400.0
 _HALVINGS = 50
@@ -186,7 +187,7 @@ _HALVINGS = 50
 def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
     """Return the difference of the means, b − a, with the interval that holds at every look.
 
-    Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
+    Range: [−1, 1]. Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``; the mean is NaN without a shared hour.
     """
     a, b, blocks, _ = sums
     middle = mean(b) - mean(a)
@@ -219,9 +220,9 @@ def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
 
 
 def bounds_with_unscored(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
-    """Return the bounds of the difference, whatever scores the units without a score would have had in both releases.
+    """Return the bounds of the difference for any scores of the units without a score of the configured judge.
 
-    The bounds hold at every look.
+    The bounds hold at every look, [−1, 1]; infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
     """
     worst, best = (
         matched({number: of_a(sums) for number, sums in a.items()}, {number: of_b(sums) for number, sums in b.items()})
@@ -284,7 +285,8 @@ class Release:
 
     Attributes:
         name: the compared value, such as ``1.5``.
-        blocks: quarter of an hour since the common start → sums of its scores, and of its units without a score.
+        blocks: quarter of an hour since the common start → sums of its scores, and of its units without a score of the
+            configured judge.
     """
 
     name: str
@@ -292,7 +294,7 @@ class Release:
 
     @property
     def excluded(self) -> float:
-        """Share of the sampled units without a score, [0, 1]."""
+        """Share of the sampled units without a score of the configured judge, [0, 1]."""
         return missing_share(sum(self.blocks.values(), Moments()))
 
 
@@ -330,12 +332,12 @@ class ReleaseComparison:
 
     @cached_property
     def scores(self) -> tuple[float, float]:
-        """Effective scores of a and of b."""
+        """Effective scores of a and of b in the shared hours, divided by the design effect."""
         return n_eff(self.sums.a), n_eff(self.sums.b)
 
     @cached_property
     def difference(self) -> MeanInterval:
-        """Quality of b minus that of a, with the interval that holds at every look. For few scores its ends are infinite."""
+        """Quality of b minus that of a, with the interval of ``at_every_look``."""
         return at_every_look(self.sums, level=self.level)
 
     @property
@@ -350,9 +352,9 @@ class ReleaseComparison:
 
     @cached_property
     def lost(self) -> Interval | None:
-        """Bounds of the difference, whatever scores the units without a score would have had.
+        """Bounds of the difference, as in ``bounds_with_unscored``.
 
-        None if such units are less than 1 % of the sampled units of each release.
+        None if units without a score of the configured judge are less than 1 % of the sampled units of each release.
         """
         if max(self.a.excluded, self.b.excluded) < WORTH_TELLING:
             return None
@@ -360,7 +362,10 @@ class ReleaseComparison:
 
     @property
     def not_before_s(self) -> int | None:
-        """Time of the earliest interval, seconds since the epoch; None if there is an interval, or no forecast is possible."""
+        """Time of the earliest interval if both have scores in each coming quarter of an hour, seconds since the epoch.
+
+        None if there are ten blocks already, or no forecast is possible.
+        """
         missing = LEAST_BLOCKS - self.sums.blocks
         if missing <= 0 or self.obstacle:
             return None
@@ -381,7 +386,7 @@ class ReleaseComparison:
         unscored = []
         if self.lost is not None:
             a, b = f"{self.a.excluded:.1%}", f"{self.b.excluded:.1%}"
-            unscored = [f"{a} and {b} of the sampled units have no score"]
+            unscored = [f"{a} and {b} of the sampled units have no score of the configured judge"]
             if self.has_interval:
                 low, high = map(format_signed, self.lost)
                 unscored[0] += f": for any scores of these units, the difference is within {low} to {high}"
@@ -423,7 +428,7 @@ class ReleaseComparison:
     def _sentence(self) -> str:
         by, low, high = self.difference
         if self.sums.blocks < LEAST_BLOCKS:
-            blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
+            blocks = f"there are scores in {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
             outlook = f", in hours in which both have scores; {self.obstacle}"
             if self.not_before_s is not None:
                 outlook = f"; the first answer is due at {_utc(self.not_before_s)}, if both keep their traffic"
@@ -475,7 +480,7 @@ _QUIET_S: Final = 900
 """Seconds by which a release's last score may be older than the other's while the release still counts as having traffic."""
 
 Steps: TypeAlias = Mapping[int, Moments]
-"""Start of a step, in seconds since the epoch → the sums of its scores."""
+"""Start of a step, in seconds since the epoch → the sums of its scores. A step is a time of 1 or 5 min within one block."""
 
 
 @dataclass(frozen=True)
@@ -485,8 +490,8 @@ class ReleaseScores:
     Attributes:
         name: the compared value.
         scored: metric → evaluator version → sums by step.
-        lost: metric → ``lost`` and ``lost2`` by step, of the sampled units without a score. Without a score there is no
-            evaluator version.
+        lost: metric → ``lost`` and ``lost2`` by step, of the sampled units without a score of the configured judge, which
+            have no evaluator version.
     """
 
     name: str
@@ -641,7 +646,7 @@ _OF_RELEASES: Final = {
     semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
     semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
 }
-"""Sum of the units without a score in all releases → the sum for each release."""
+"""Sum of the units without a score of the configured judge in all releases → the sum for each release."""
 
 
 def difference(a: promql.Sums, b: promql.Sums) -> str:
@@ -659,7 +664,7 @@ def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) 
 
 
 def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the bounds of the difference, at one look, whatever scores the units without a score would have had."""
+    """Return the bounds of ``bounds_with_unscored``, at one look."""
     low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
     _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
     return low, high

@@ -136,7 +136,7 @@ class JudgeCheckStatus:
 class JudgeCheckRuns:
     """Scores labelled samples on a schedule, and compares each run with the first.
 
-    If processes of a machine share a baseline and watch the same evaluator version, one of them does the runs. If that process
+    If processes of a machine share a baseline and watch the same evaluator versions, one of them does the runs. If that process
     ends, another continues. Runs are outside sampling, and ``Ledger`` (``pipeline/ledger.py``) does not count them. Runs export
     their cost, sums of the source ``judge_check`` and three gauges. Runs use the metrics' own judges. Questions of a run have
     lower priority than those of live units whose spans wait for scores. Runs bypass every cache, because a cache would hide a

@@ -23,13 +23,15 @@ class Ledger:
     """Counts how each eligible (unit × metric) ended, and implements ``Counts``.
 
     At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
-    is added in the step that counts it, so that no loss is left out or added twice. Every method is O(1) in the units counted
-    (``settle_all``: in the metrics) and safe from any thread.
+    is added in the step that counts it, so that no loss is left out or added twice. The methods that count one unit are O(1) in
+    the units (``settle_all``: O(metrics)); ``pending``, ``open_units`` and ``count_units`` are O(open units). All are safe from
+    any thread, except ``belongs``.
 
     Args:
         metrics: names of the metrics for which a unit is eligible if ``enter`` gets no names.
-        compared: values of the compared releases, each with separate weights of losses; None = no comparison.
-        source: source of all scores of these units, which are not counted as scores beside sampled traffic; None = no source.
+        compared: values of the compared releases, each with separate weights as in ``excluded``; None = no comparison.
+        source: source of all scores of this ledger, which ``settle`` counts like None. None = scores of the configured judge
+            have no source.
 
     Attributes:
         compared_values: open unit → its value of the compared attribute; empty without a comparison.
@@ -54,7 +56,7 @@ class Ledger:
         self._of_sources: Counter[tuple[str, Outcome, Source]] = Counter()
         self._excluded: dict[tuple[str, Outcome, Source], Weights] = {}
         self.compared_values: dict[UnitKey, str] = {}  # open unit → compared value
-        self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights of losses
+        self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights as in ``excluded``
 
     def change(self, metrics: Iterable[str]) -> None:
         """Make later units eligible for other metrics. Every count is kept, also of metrics that are left out now."""
@@ -83,7 +85,7 @@ class Ledger:
             return True
 
     def belongs(self, unit: Unit) -> None:
-        """Record the compared value of an open unit, if releases are compared."""
+        """Record the compared value of an open unit, if releases are compared. Call on the span thread: it takes no lock."""
         if self._compared is not None and self.is_open(unit.ledger_key):
             self.compared_values[unit.ledger_key] = self._compared.of_unit(unit)
 
@@ -104,7 +106,7 @@ class Ledger:
                     self._lose(metric, self._compared.of_unit(None), 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome, and count it. Returns False, and counts nothing, if it had an outcome.
+        """Give an open (unit × metric) its outcome, and count it. Returns False, and counts nothing, if it is not open.
         ``source`` has the meaning of ``Score.source``.
         """
         with self._lock:
@@ -175,7 +177,7 @@ class Ledger:
             return counts
 
     def excluded(self) -> Mapping[tuple[str, Outcome, Source], Weights]:
-        """(metric, outcome, source) → weights of units in no mean of sampled traffic: without a score, or with a fallback's."""
+        """(metric, outcome, source) → weights of units that are lost, or that another source than the ledger's own scored."""
         with self._lock:
             weights = dict(self._excluded)
             for outcome, units in self._rejected.items():
@@ -208,7 +210,7 @@ class Ledger:
             return between
 
     def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> None:
-        """Add the weight of a unit that is in no mean of sampled traffic."""
+        """Add the weight of a unit that is lost, or that another source scored."""
         if outcome.missing or (outcome is Outcome.SCORED and source is not None):
             at = metric, outcome, source
             self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
@@ -228,7 +230,7 @@ def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
 
 
 _MOST_UNPRICED = 10
-"""Maximum number of recorded models without a price: a judge may answer under any number of names."""
+"""Number of models without a price from which on no further one is recorded, as a judge may answer under many names."""
 _OURS = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
     r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
@@ -260,11 +262,11 @@ class Notes:
     """Remarks on scores for ``status()``, the latest of each kind. Written on the span thread, read on any.
 
     Attributes:
-        reasons: (metric, outcome) → the latest reason, and its unit.
+        reasons: (metric, outcome) → the latest reason, and its unit; the latest last.
         kinds: kind of unit → number of sampled units.
         heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → number of sampled units.
         sample_sources: how question and answer were found (``Samples.source``) → number of samples.
-        unpriced: models of judges without a known price; 10 at most.
+        unpriced: models of judges without a known price; once there are 10, no further one is recorded.
         images_left_out: images that samples lack (``Samples.images_left_out``).
     """
 
@@ -285,13 +287,16 @@ class Notes:
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
         """Record the reasons of scores without a value, and models without a price."""
-        self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
+        self._note({(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason})
         self.costs(scores)
 
     def unscored(self, key: UnitKey, outcomes: Mapping[str, Outcome], reason: str | None) -> None:
         """Record the reason for missing scores of a unit."""
         if reason:
-            self.reasons |= dict.fromkeys(outcomes.items(), (reason, key))
+            self._note(dict.fromkeys(outcomes.items(), (reason, key)))
+
+    def _note(self, reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]]) -> None:
+        self.reasons = {end: why for end, why in self.reasons.items() if end not in reasons} | reasons
 
     def costs(self, scores: Sequence[Score]) -> None:
         """Record the models without a price."""
@@ -306,7 +311,7 @@ class Notes:
 
 
 def log_failures(scores: Iterable[Score]) -> None:
-    """Log failed scores: each cause once, and then hourly at most. Metrics with the same judge share its causes.
+    """Log failed scores: each cause once, and then hourly at most. Metrics and judges with the same cause share one line.
 
     A reason may contain text of a user's judge. So only spanscore's own sentences are logged; of other errors, only the class.
     """
@@ -339,7 +344,7 @@ class ScoreBatch:
     Attributes:
         ledger: ledger of a source, which counts each score after its export; None = the scores are counted already.
         spans: approximate number of spans: one per score, and one per call of a traced judge.
-        size: approximate size in bytes.
+        size: approximate size in bytes: 2,000 per span, and one per character of the transcripts.
     """
 
     sink: Sink
@@ -369,7 +374,7 @@ class ScoreBatch:
 
 
 def has_span(score: Score) -> bool:
-    """Whether the sinks get a score: sinks get scores with a result or a cost."""
+    """Whether the sinks get a score: after an evaluation that ended, with a value or not, or with judge calls."""
     return (
         score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
         or score.outcome.failed

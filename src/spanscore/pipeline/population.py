@@ -46,7 +46,7 @@ class Population:
         return entered
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Queue scores for the sink, except scores that have neither a result nor a cost. Call on the span thread."""
+        """Queue scores for the sink, except scores without an evaluation that ended or judge calls. Call on the span thread."""
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self.sink, unit, emitted)
             self.hold.enqueue(batch, batch.spans)

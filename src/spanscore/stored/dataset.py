@@ -1,4 +1,4 @@
-"""Reads samples from JSON lines, JSON, CSV, parquet and data frames. A bad record is reported and skipped."""
+"""Reads samples from JSON lines, JSON, CSV, parquet and data frames. A bad record is yielded, and reading goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
@@ -93,7 +93,8 @@ def records_of(samples: Any) -> Iterable[Any]:
     """Return the records of a data frame (pandas, polars), an Arrow table or a dict of columns; otherwise a value's items.
 
     Raises:
-        ConfigurationError: the value is a dict of several data sets, such as the splits of a ``DatasetDict``.
+        ConfigurationError: the value is a dict of several data sets, such as the splits of a ``DatasetDict``, or of columns
+            that differ in length.
     """
     if isinstance(samples, Mapping):
         splits = [name for name, held in samples.items() if callable(getattr(held, "to_pandas", None))]
@@ -120,12 +121,15 @@ def none_is_a_sample(bad: Sequence[BadRecord]) -> SampleError:
 def read_samples(path: str | Path) -> Iterator[ReadRecord]:
     """Yield the records of a file in order.
 
-    JSON lines, CSV and parquet (which needs pyarrow) are read line by line; JSON (a list of records, or one object of
-    columns) is read as a whole. The format follows from the file's ending. Without a known ending, and for ``-`` (standard
-    input), it follows from the first character. The CSV separator is that which gives most known columns in the first line.
+    JSON lines and CSV are read line by line, parquet (which needs pyarrow) in batches. JSON (a list of records, or one object
+    with records or columns) is read as a whole. The format follows from the file's ending. A ``.json`` file is JSON lines if
+    its first line with text is a whole record. Without a known ending, and for ``-`` (standard input), that line decides: a
+    whole record means JSON lines, any other ``{`` or ``[`` JSON, other text CSV. The CSV separator is the one that gives most
+    known columns in that line.
 
     Raises:
-        ConfigurationError: the file cannot be opened, is not text, or is invalid JSON. Raised at the first record.
+        ConfigurationError: the file cannot be opened, is not text, or is invalid JSON or parquet; pyarrow is missing; the CSV
+            header has no known field; columns differ in length. Raised when the faulty place is reached.
     """
     if Path(path).suffix.lower() == ".parquet":
         yield from (read_record(place, record) for place, record in enumerate(_of_parquet(Path(path)), 1))
@@ -224,11 +228,12 @@ def _of_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
 
 def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
     csv.field_size_limit(WIDEST_CELL)
-    opening = next(lines, "")
+    skipped, opening = next(((number, line) for number, line in enumerate(lines) if line.strip()), (0, ""))
     header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
     separator = max(header, key=lambda each: len(_find_known_fields(header[each])))  # if equal, the first: the comma
-    rows = csv.DictReader(chain([opening], lines), delimiter=separator)
-    if not _find_known_fields(rows.fieldnames or ()):
+    rows = csv.reader(chain([opening], lines), delimiter=separator)
+    names = next(rows, [])
+    if not _find_known_fields(names):
         seen = max(header.values(), key=len)
         near = [hint for name in seen if (hint := did_you_mean(name, KNOWN))]
         raise ConfigurationError(
@@ -236,15 +241,16 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
             f"known fields: {', '.join(sorted(KNOWN))}"
         )
     while True:
-        number = rows.line_num + 1
+        number = skipped + rows.line_num + 1
         try:
-            row = next(rows, None)
+            cells = next(rows, None)
         except csv.Error as error:
             yield ReadRecord(number, BadRecord(number, f"not valid CSV: {error}"))
             continue
-        if row is None:
+        if cells is None:
             return
-        yield read_record(number, {name: cell for name, cell in row.items() if name}, texts=True)
+        if cells:
+            yield read_record(number, {name: cell for name, cell in zip_longest(names, cells) if name}, texts=True)
 
 
 def _find_known_fields(names: Iterable[Any]) -> frozenset[str]:
@@ -286,7 +292,11 @@ def _split(names: Any, rows: list[Any]) -> list[Any]:
 
 
 def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise."""
+    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise.
+
+    Raises:
+        ConfigurationError: the columns differ in length.
+    """
     read = columns_of(tuple(document)).read
     columns = {name: _cells(document[column]) for name, column in read.items()}
     answers = [name for name in ("question", "answer", "response") if name in columns]
