@@ -8,8 +8,8 @@ import pytest
 
 from spanscore.core.sample import Sample, SingleTurnSample
 from spanscore.core.score import UNIT_INTERVAL, Outcome
-from spanscore.metrics.adapters.external import ExternalMetric
 from spanscore.metrics import Finding
+from spanscore.metrics.adapters.external import ExternalMetric
 
 
 class StatusError(Exception):

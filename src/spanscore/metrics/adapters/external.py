@@ -43,7 +43,9 @@ _DEEPEST = 8
 
 
 class ExternalMetric(NamedMetric):
-    """A metric object of another library as one of our metrics. Its public attributes but ``name`` and ``requires`` are part of the version.
+    """A metric object of another library as one of our metrics.
+
+    All its public attributes except ``name`` and ``requires`` are part of the version.
 
     Args:
         external: the metric object.

@@ -100,7 +100,7 @@ class OfflineModel(BaseChatModel):
 
     It quotes the sentence of its notes that fits the question best, and adds a wrong memory to 8 % of these answers. If no
     sentence fits, it answers from its memory, as fluently and as wrongly as real models do. With tools, it first calls the tool
-    for the question's subject, then answers from the tool's result. Of the questions off its subject it declines 65 %. It
+    for the question's subject, then answers from the tool's result. It declines 65 % of the questions off its subject, and
     answers the others from its memory, without a tool.
     """
 
