@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, get_args
 
 from docs.reference.pages import table
@@ -38,16 +39,25 @@ _PYTHON: Final = {
 }
 """Key or section → its name in Python; other keys are arguments of ``OnlineScorer``."""
 
+_REFUSED: Final = "units.also[].alerts.<metric>.baseline.hour_of_week"
+_PER_HOUR: Final = ", `{hour_of_week: FILE}` or"
+"""Baseline by the hour, which spans below a root cannot have."""
+
 
 def configuration(schema: Schema) -> str:
     """Return every key, section by section."""
-    keys = keys_in(schema)
+    keys = [_as_of_inner_units(key) for key in keys_in(schema) if key.path != _REFUSED]
     judge = {key.path.removeprefix("judge."): key for key in keys if key.section == "judge"}
     rows = [key for key in keys if not _is_as_of_the_judge(key, judge)]
     names = dict.fromkeys(key.section for key in rows)
     many = [name for name in names if sum(key.section == name for key in rows) > 1]
     top = ["## Top-level keys", _rows([key for key in rows if key.section not in many])]
     return "\n\n".join([*top, *(_section(name, [key for key in rows if key.section == name], schema) for name in many)])
+
+
+def _as_of_inner_units(key: Key) -> Key:
+    inner = key.path.startswith("units.also[].")
+    return replace(key, meaning=key.meaning.replace(_PER_HOUR, " or")) if inner else key
 
 
 def _is_as_of_the_judge(key: Key, judge: dict[str, Key]) -> bool:

@@ -42,13 +42,14 @@ _ACTIONS = {
     Outcome.FILTERED: "nothing",
     Outcome.TRACE_NOT_SAMPLED: "raise the head sampler's rate if too few units have a score",
     Outcome.DELEGATED: "look up the outcome in the other process",
-    Outcome.NO_SAMPLE: "run `spanscore explain`: it names the switch that puts content on the spans",
+    Outcome.NO_SAMPLE: "read the reason; `spanscore explain` names the switch that puts content on the spans. "
+    "Score such runs by `capture.score_abandoned` and `capture.score_failed`",
     Outcome.MISSING_FIELD: "record the field, or use another metric",
     Outcome.INCOMPLETE: "read the reason",
     Outcome.EXPIRED: "start more workers, or raise `spool.max_age`",
     Outcome.JUDGE_UNAVAILABLE: "lower the sampling rate, or ask the provider for higher limits",
     Outcome.BUDGET_EXHAUSTED: "raise the budget, or lower the sampling rate",
-    Outcome.TIMEOUT: "raise `limits.timeout`, or use a faster judge",
+    Outcome.TIMEOUT: "raise `limits.timeout`, or `judge.timeout` if the reason names the model; or use a faster judge",
     Outcome.JUDGE_ERROR: "look up `error.type`",
     Outcome.METRIC_ERROR: "look up `error.type`, and correct the function",
     Outcome.REDACTION_ERROR: "correct the redactor",
@@ -70,6 +71,8 @@ def _action(outcome: Outcome) -> str:
 def _in_the_mean(outcome: Outcome) -> str:
     if outcome is Outcome.SCORED:
         return "yes"
+    if outcome is Outcome.DELEGATED:
+        return "in the mean of the process that scores it"
     if outcome.missing:
         return "no, but it should be (lost)"
     represented = outcome in (Outcome.NOT_SAMPLED, Outcome.TRACE_NOT_SAMPLED)

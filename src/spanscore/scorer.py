@@ -204,7 +204,8 @@ class OnlineScorer:
         their end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer
         that was shut down or replaced cannot be installed again, which is logged.
         """
-        if self._line.closed:
+        attachment = self._receivers.attachment
+        if self._line.closed or (attachment is not None and attachment.notes()):
             log_once(
                 "closed scorer", f"install() of {self._line.name} has no effect: the scorer was shut down or replaced"
             )

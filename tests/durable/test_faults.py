@@ -138,6 +138,22 @@ def test_what_is_done_while_it_is_locked_is_deleted_later(spool, path):
     assert spool().taken() == []
 
 
+def test_all_that_failed_is_tried_again_when_it_is_closed(spool, path):
+    one, numbers = spool(lock_wait_s=0.0), range(100)
+    for number in numbers:
+        one.put(number, own=True)
+    holding = sqlite3.connect(path)
+    holding.execute("BEGIN IMMEDIATE")
+
+    for number in numbers:
+        one.file.done([key(number)])
+    one.begin()
+    holding.close()
+    one.file.close(10)
+
+    assert spool().taken() == []
+
+
 @pytest.mark.parametrize("where", [0, 4096 + 100, 8192])
 def test_a_damaged_file_is_moved_aside_and_a_new_one_begun(spool, path, caplog, where):
     with_rows(path)

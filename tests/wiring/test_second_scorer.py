@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, rag
 from tests.servers.server import poll
 
-from spanscore import OnlineScorer
+from spanscore import OnlineScorer, ScoringSpanProcessor
 
 
 @pytest.fixture
@@ -84,6 +84,23 @@ def test_a_replaced_scorer_uninstalls_nothing_and_cannot_come_back(said):
     assert "has taken over from" in str(first.status().notes)
     assert len(said("has no effect")) == 1
     second.shutdown()
+
+
+def test_a_replaced_scorer_with_a_processor_goes_on_and_cannot_come_back_either(said):
+    trace = a_trace()
+    first, second = (OnlineScorer([Grounded()], tracer_provider=trace.provider) for _ in range(2))
+    processor = ScoringSpanProcessor(first)
+    first.install()
+    second.install()
+    first.install()
+    rag().invoke(QUESTION)
+    assert second.flush(5)
+
+    assert (first.status().closed, second.status().units) == (False, 1)
+    assert len(said("has no effect")) == 1
+    processor.shutdown()
+    assert first.shutdown()
+    assert second.shutdown()
 
 
 def test_two_threads_that_install_at_once_leave_one_installed():

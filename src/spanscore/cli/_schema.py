@@ -353,9 +353,10 @@ def _type_name(form: Schema) -> str:
     if "enum" in form:
         return "word"
     if form.get("type") == "array":
-        inner = dict.fromkeys(_type_name(item) for item in _choices(form["items"]) if "$ref" not in item)
-        items = "durations" if "duration" in inner else " or ".join(kind for kind in inner if kind != "word")
-        return f"list of {items}" if items else "list"
+        items = [item for item in _choices(form["items"]) if item != _FROM_ENVIRONMENT]
+        inner = dict.fromkeys("mapping" if "$ref" in item else _type_name(item) for item in items)
+        kinds = "durations" if "duration" in inner else " or ".join(kind for kind in inner if kind != "word")
+        return f"list of {kinds}" if kinds not in ("", "mapping") else "list"
     kind: str = form.get("type", "")
     return _PATTERNS.get(form.get("pattern", ""), _TYPES.get(kind, kind))
 

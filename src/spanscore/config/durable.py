@@ -87,8 +87,8 @@ class KafkaSecurity(SettingsPart):
         protocol: protocol of the connection: plain text or TLS (``SSL``); ``SASL_`` adds name and password.
         mechanism: SASL mechanism. ``PLAIN`` sends the password itself, so use it only with ``SASL_SSL``. ``OAUTHBEARER`` has no
             name and password; ``client`` names the server that issues its tokens.
-        username_file: file with the user name.
-        password_file: file with the password.
+        username_file: file with the user name; needed with ``SASL_…``, except with ``OAUTHBEARER``.
+        password_file: file with the password; needed with ``username_file``.
         ca: PEM file of the certificate authorities that check the brokers' certificates; null = the system's authorities.
     """
 
@@ -209,8 +209,9 @@ class RemoteScoring(SettingsPart):
 
     Attributes:
         endpoint: address of OTLP over HTTP of a ``spanscore serve``, without ``/v1/traces``. Use https: prompts, answers and
-            the token are sent to it.
-        token_file: file with the bearer token of the ``endpoint``. The file is read for each request, so it can be replaced.
+            the token are sent to it. Exactly one of ``endpoint`` and ``kafka`` is given.
+        token_file: file with the bearer token of the ``endpoint``, which needs it. The file is read for each request, so it can
+            be replaced.
         timeout: time limit of one request.
         kafka: topic that replaces ``endpoint`` and ``token_file``: brokers, topic and security, as in the section ``kafka``.
     """

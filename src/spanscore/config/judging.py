@@ -95,7 +95,7 @@ class Budget(SettingsPart):
     Spending is counted in memory, so a restart begins at zero.
 
     Attributes:
-        usd: US dollars; needs the prices of the judge models.
+        usd: US dollars; needs the prices of the judge models. A budget has exactly one of ``usd``, ``tokens`` and ``calls``.
         tokens: input and output tokens.
         calls: requests that may be billed, including repeated requests.
         per: length of the window, ``1m`` to ``30d``, or in seconds. Windows are aligned to UTC.
@@ -194,6 +194,11 @@ class ChatModelSettings(SettingsPart):
     """A chat model by ``provider:model`` and its settings: the keywords of ``spanscore.judge()``, which explains each.
 
     The API key is in the environment or in a separate file, never in the configuration.
+
+    Attributes:
+        model: as ``judge.model``.
+        prompt_cache_wait: maximum time that questions with the same beginning wait until the first of them is answered; 0 = no
+            wait.
     """
 
     model: str
@@ -296,14 +301,15 @@ class JurySettings(SettingsPart):
     """Several judges of one metric (``metrics: [{faithfulness: {judges: [gpt-4o-mini, claude-haiku-4-5]}}]``).
 
     The keys are among the metric's parameters. Each juror scores the whole metric. The score is the mean of their values,
-    or the majority for a pass/fail metric; a tied vote gives no value.
+    or the majority for a metric that is pass/fail or has categories; a tied vote gives no value.
 
     Attributes:
         judges: two or more judges of different models: names, or sections as ``judge``. Each inherits omitted keys from
             ``judge``, but not its fallback; address, key and parameters only for the same provider.
         then: another judge, asked only if the jurors disagree; its value counts as one more vote. None = no further judge.
-        when: when ``then`` is asked. ``disagree`` means that some jurors gave a value and some did not, or that their highest
-            and lowest quality differ by more than 0.25.
+        when: when ``then`` is asked. ``disagree`` means that some jurors gave a value and some answered without one, or that
+            their highest and lowest quality differ by more than 0.25. On an open scale or with categories, any two different
+            values disagree.
     """
 
     judges: Items[Annotated[(ChatModelSettings, *ByName)]] = ()

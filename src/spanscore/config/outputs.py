@@ -74,6 +74,7 @@ class Limits(SettingsPart):
 
     Attributes:
         timeout: working time of one metric on one sample. The time in which all its open questions wait does not count.
+            With 0, a metric that awaits an answer has the outcome ``timeout``.
         hook_timeout: time for one call of ``redactor``, ``sample_filter``, a function of ``Extract`` or a sample extractor. If
             a call does not return, its unit is ``redaction_error``, ``metric_error`` or ``no_sample``; other units do not wait.
             While four calls of one function hang, its further calls fail immediately. With ``capture.content``, spans wait for

@@ -120,12 +120,14 @@ class Configuration(ScorerSettings):
             embeddings with the offline judge, else no model. The model uses its provider's variables (``OPENAI_API_KEY``,
             ``OPENAI_BASE_URL``), not the judge's address.
         serve_metrics: page for Prometheus, in addition to the export over OTLP; a number is the port. None = no page.
-        alerts: metric → settings of its alerts. A metric without an entry only has alerts on missing scores and a failing
-            judge.
+        alerts: metric → settings of its alerts. A metric without an entry has all alerts but those on drops, thresholds and
+            shares.
         serve: listeners of ``spanscore serve``; other commands ignore them.
         worker: shutdown of ``spanscore worker``.
         kafka: topic that ``spanscore worker`` reads; null = no topic.
         reload: whether the file is read again when it changes, within some four seconds. An invalid file changes nothing.
+            Only ``alerts``, ``embeddings``, ``judge``, ``metrics``, ``monitoring`` and ``sampling`` are applied, with
+            exceptions; all else needs a restart (``docs/how-to/change-without-restart.md``).
     """
 
     python_names: ClassVar[Mapping[str, str]] = {**SHORT_FORMS, **NEW_OPTIONS}

@@ -76,14 +76,15 @@ class Outcome(StrEnum):
             set.
         TRACE_NOT_SAMPLED: the head sampler dropped the trace, so there is no span for a score.
         DELEGATED: another process has the unit or reads it from a file; that process counts the outcome.
-        NO_SAMPLE: no question and answer were found, or several were found and the configuration does not select one; the
-            reason names the keys that were present. Or making the sample raised or hung.
+        NO_SAMPLE: no question and answer were found, or several were found and the configuration names none of them. Or the
+            run failed, or was cancelled, interrupted or abandoned. Or an extractor raised or hung. The reason names the cause.
         MISSING_FIELD: a required field of the metric is missing; the reason names it.
         INCOMPLETE: events of the unit were lost, it never ended, it is too large, or its root arrived over OTLP when its other
             spans had already been dropped (reason ``late_root``).
         EXPIRED: the unit waited in the spool for longer than ``spool.max_age``.
         EVENT_QUEUE_FULL: the event queue was full when the unit began.
         QUEUE_FULL: the job queue was full, in units or in bytes; or the share of the queue for one judge's metrics was full.
+            Or the spool or the remote scorer accepted no unit; the reason names it.
         JUDGE_UNAVAILABLE: the judge could not be asked within ``judge.queue_timeout``; ``error.type`` is ``rate_limit`` (the
             provider's limit), ``breaker_open`` (the judge does not answer) or ``quota`` (the account has no credit).
         BUDGET_EXHAUSTED: the judge was not asked, because the budget of the window is spent.

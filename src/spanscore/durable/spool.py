@@ -36,7 +36,7 @@ _GROUP: Final = 64
 _GATHER_S: Final = 0.01
 """Seconds for which the first operation of a transaction waits for further operations."""
 _PORTION: Final = 8
-"""Maximum number of rows that one operation changes, because a transaction must fit on a nearly full disk."""
+"""Maximum number of rows that one operation of ``_change`` changes, because a transaction must fit on a nearly full disk."""
 _TICK_S: Final = 1.0
 """Seconds between two checks of an idle file; at most a quarter of a lease, so that the lease never expires."""
 _MOST_UNWRITTEN_BYTES: Final = 64_000_000
@@ -48,19 +48,20 @@ _NO_ROOM: Final = "spool: max_bytes"
 class SpoolFile:
     """Rows in an SQLite file that outlives the process, and that several processes share.
 
-    A method queues an operation and returns. No method blocks or raises, whatever happens to the file. A thread runs the queued
-    operations in one transaction, and gives the results after its commit.
+    A method queues an operation and returns. No method but ``close`` blocks, and none raises, whatever happens to the file. A
+    thread runs the queued operations in one transaction, and calls the callbacks after its commit; after ``close`` the caller's
+    thread calls them.
 
     Args:
         path: name of the file; a missing file is created, readable only by its owner.
         sync: with ``full`` rows survive a power failure; with ``normal`` they survive the end of the process, even ``kill
             -9``.
-        max_bytes: limit of the file in bytes.
+        max_bytes: limit of the used bytes of the file. Messages of sinks may fill half of it.
         max_age_s: age in s after which waiting rows are not scored any more.
         lease_s: time in s after which other processes may take the rows of a stopped process; at once if it is known to have
             ended.
         allow_network_disk: whether the file may be on a disk that other machines also write.
-        lock_wait_s: time in s for which a new row waits while another program holds the file's lock.
+        lock_wait_s: time in s for which an operation waits while another program holds the file's lock.
         tidy_s: time in s after which deleted rows cannot be read in any file, and unused space is returned to the disk.
         clock: clock of leases, in ns.
         wall_ns: wall clock for the age of rows, Unix ns.
@@ -133,7 +134,8 @@ class SpoolFile:
         Args:
             key: key of the row.
             body: content of the row.
-            callback: called after the commit with the result, and the reason if the row was not stored.
+            callback: called after the commit, or after a failure, with the result; and with the reason if it is ``FULL`` or
+                ``FAILED``, otherwise None.
             own: whether this process has the lease of the row from the start.
             metrics: names of the metrics that should score it, as one text (``text_of_metrics``); empty = not recorded.
         """
@@ -159,7 +161,8 @@ class SpoolFile:
             most: highest number of leased rows.
             kind: kind of the rows.
             callback: called with the rows; the list may be empty.
-            ended_only: whether to lease rows that are only counted (``SpoolRow.end``) and then ``done``.
+            ended_only: whether to lease only rows that will not be scored: expired rows, and dead letters that no process
+                has counted. They have a ``SpoolRow.end``, and are counted and then ``done``.
             has: returns whether this process has one of the metrics in ``SpoolRow.metrics``; other rows are left to other
                 processes, unless scores were stored for them. Called on the spool's thread.
         """
@@ -232,7 +235,7 @@ class SpoolFile:
         self._change(SpoolTable.give_back, keys)
 
     def room(self, size_bytes: int) -> str | None:
-        """Return the reason why a row of that size would not be stored; None if it would. Thread-safe; cheap."""
+        """Return the reason why a unit's row of that size would not be stored; None if it would. Thread-safe; cheap."""
         refusing = CLOSED if self._closed else self._writer.refusing
         if refusing is not None:
             return refusing.reason
@@ -242,7 +245,10 @@ class SpoolFile:
         return _NO_ROOM if used + size_bytes > self._bounds.max_bytes else None
 
     def state(self) -> SpoolState:
-        """Return the content of the file, by all processes, at most a second old. Thread-safe; cheap."""
+        """Return the content of the file, by all processes. Thread-safe; cheap.
+
+        It is as of the last successful transaction: some seconds old at most while the spool is used and works.
+        """
         return self._writer.state._replace(fault=self._writer.said())
 
     def close(self, timeout_s: float) -> None:
@@ -275,7 +281,10 @@ class SpoolFile:
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
             self._do(group)
-        self._do([])
+        failed = len(self._again) + 1
+        while len(self._again) < failed:  # otherwise all of these failed again
+            failed = len(self._again)
+            self._do([])
         self._writer.leave()
 
     def _next_group(self) -> list[Operation] | None:
@@ -362,7 +371,7 @@ class SpoolInspection(NamedTuple):
     """The content of a spool.
 
     Attributes:
-        state: numbers for the whole file.
+        state: numbers for the whole file; ``expired`` is 0, because the file does not contain ``max_age``.
         held: rows by process, the process with the most rows first.
         dead_letters: dead letters, the oldest first.
         waiting: waiting units by metric, the metric with the oldest unit first.
@@ -375,10 +384,10 @@ class SpoolInspection(NamedTuple):
 
 
 def inspected(path: Path) -> SpoolInspection:
-    """Return the content of a spool.
+    """Return the content of a spool. A file of an earlier version gets the tables and columns that it lacks.
 
     Raises:
-        ConfigurationError: the file is not a spool, or cannot be read.
+        ConfigurationError: the file is not a spool, or cannot be read, or stays locked for 30 s.
     """
     with _table_of(path) as table:
         now_ns, me = time_ns(), table.leases.holder
@@ -413,7 +422,9 @@ def retry_dead_letters(path: Path) -> int:
 
 
 def drop_older(path: Path, age_s: float) -> int:
-    """Delete older rows, including dead letters, except rows under a valid lease; return their number.
+    """Delete older rows, including dead letters; return their number.
+
+    Rows of a process stay if its lease has not expired, or if its end is unknown here (another boot, machine or container).
 
     Raises:
         ConfigurationError: as ``inspected``.

@@ -70,7 +70,8 @@ def judge(
         max_concurrency: maximum number of concurrent questions of a chat model's account. The limiter adapts the actual
             concurrency and never exceeds this maximum. None: 64, or 1 for a model that runs in this process.
         timeout: seconds for one attempt, without the wait before it; None: 30 for a chat model.
-        queue_timeout: maximum wait of a question for its account, in seconds; None: 600.
+        queue_timeout: seconds since this process received the unit (without a unit: since the question was asked) after which
+            a question that waits for its account is not sent any more; None: 600.
         requests_per_minute: limit of the account; None = only the provider's rate-limit headers, if any.
         tokens_per_minute: limit of the account, input and output tokens; None = only the provider's rate-limit headers, if
             any.

@@ -20,8 +20,8 @@ _WHEN: Final = "disagree"
 class Jury:
     """Judges of different models, each of which scores the whole metric; a metric takes it in the place of a judge.
 
-    The score is the mean of the jurors' values, or their majority for a pass/fail metric. A tied vote gives no value. Jurors
-    are asked concurrently. ``metrics/kit/jury.py`` has the rules for jurors that fail.
+    The score is the mean of the jurors' values, or their majority for a metric that is pass/fail or has categories. A tied vote
+    gives no value. Jurors are asked concurrently. ``metrics/kit/jury.py`` has the rules for jurors that fail.
 
     Source: Verga et al., "Replacing Judges with Juries: Evaluating LLM Generations with a Panel of Diverse Models" (2024).
     Deviations: the panel scores any metric, even a metric that asks several questions; a juror that fails is left out; a
@@ -29,7 +29,8 @@ class Jury:
 
     Args:
         judges: two or more: LangChain chat models, Judges or names, each of a different model.
-        then: another judge, asked only if the jurors disagree; the value counts as one more vote. None = no further judge.
+        then: another judge of a different model, asked only if the jurors disagree; the value counts as one more vote. None =
+            no further judge.
         when: when ``then`` is asked; ``disagree`` is the only condition.
 
     Raises:
@@ -66,7 +67,7 @@ class Jury:
 
     @property
     def model(self) -> str:
-        """The models of all members in one text, part of the evaluator version; the order of the jurors has no effect."""
+        """The models of all members in one text, part of the evaluator version; the order of the jurors has no effect on it."""
         return self.describe(lambda judge: judge.model)
 
     @property

@@ -23,9 +23,9 @@ _SLACK: Final = 8
 
 
 class ClosedKeys:
-    """Remembers closed units, 110 to 160 bytes each: hash of the trace → hash of the root that ended last in it.
+    """Remembers closed units, 110 to 160 bytes each: hash of the trace → hash of the root that was remembered first in it.
 
-    Further roots of that trace have entries of their own. Python's hash of bytes is keyed per process: ids cannot be made to
+    Each later root of that trace has an entry of its own. Python's hash of bytes is keyed per process: ids cannot be made to
     collide, and collide by chance once in 10¹² look-ups.
 
     Args:
@@ -66,7 +66,7 @@ class ClosedKeys:
             roots.pop(hash(trace_id + root_id) & _BITS, None)
 
     def knows(self, trace_id: bytes) -> bool:
-        """Whether a unit of that trace is remembered."""
+        """Whether the trace is remembered."""
         return hash(trace_id) & _BITS in self._roots
 
     def has(self, trace_id: bytes, root_id: bytes) -> bool:
@@ -92,8 +92,14 @@ Links = dict[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of ``Units``, times in nanoseconds. ``TraceTable`` does not enforce ``bytes`` and ``traces``; the receiver
-    refuses requests above these two.
+    """The bounds of ``Units``, times in nanoseconds.
+
+    Attributes:
+        max_bytes: bytes of one unit.
+        traces: open traces; with more, the receiver refuses requests. ``TraceTable`` keeps as many idle traces at most, and ten
+            times as many ids.
+        bytes: bytes of open units and of waiting spans; with more, the receiver refuses requests. ``TraceTable`` keeps a
+            quarter of it at most for closed units, and as much for the waiting spans of one trace, but at least ``max_bytes``.
     """
 
     quiet_ns: int = 2_000_000_000
@@ -154,17 +160,21 @@ class GatheredUnit:
     """A unit from the arrival of its root until it is forgotten.
 
     Attributes:
+        trace: its trace.
+        root: topmost span of the unit.
+        followed: whether it may be scored; otherwise only its root and the ids of its spans are kept.
+        revision: number of its earlier closes.
         spans: arrival → claimed span; empty if the unit is not followed.
         unread: ids of unclaimed spans → their parents' ids; empty if the unit is not followed.
         count: number of claimed spans, kept or not.
         bytes: bytes of the kept spans.
         ids: number of unclaimed spans.
-        since_ns: arrival of its first span.
-        last_ns: arrival of its latest span, claimed or not.
+        since_ns: arrival of its first span; after it was opened again, the table's time of that.
+        last_ns: the table's time at its latest span, claimed or not.
         has_late_root: whether its root arrived after its other spans had been dropped.
         closed: whether it was closed, so that ``TraceTable.due`` returns it or has returned it.
         kept: whether it is closed and its spans are kept for a next revision.
-        end_ns: the latest end of the root and later spans, since the epoch; 0 if no time is known.
+        end_ns: latest end of the root and of claimed spans that arrived after their parent, ns since the epoch; 0 if unknown.
     """
 
     __slots__ = (
@@ -220,7 +230,9 @@ class OpenTrace:
         closed_ids: approximate number of ids of closed units.
         forgot_ids: whether ids of closed units were forgotten, so that further spans may belong to these units.
         has_missing_parents: whether the wait for a parent ended before the parent arrived, so that it may still arrive.
-        over_ns: arrival at which its first unit was closed, in ns: later spans without a parent may belong to that unit.
+        over_ns: latest arrival in the table when its first unit was closed: later spans without a parent may belong to that
+            unit. Infinity if no unit was closed; -1 if one was closed before the trace was opened.
+        last_ns: the table's time at its latest span.
         idle: whether it has no open unit, and no claimed span waits.
         check_ns: time of the next search for spans that have waited too long.
     """
@@ -309,8 +321,8 @@ ORPHANED: Final = _make_tombstone()
 
 KEPT_NS: Final = 300_000_000_000
 """How long the spans of a closed unit are kept for its next revision."""
-_DECIDED: Final = 100_000
-_DROPPED: Final = 1_000_000
+_FOLLOWED: Final = 100_000
+_UNFOLLOWED: Final = 1_000_000
 """Numbers of remembered closed units: followed units, and other units. A repeated span then makes no second unit."""
 _MISSING_PARENTS: Final = 100_000
 """Number of remembered parents that never arrived."""
@@ -328,14 +340,14 @@ class PastUnits:
     """Remembers closed units, and parents that never arrived."""
 
     def __init__(self) -> None:
-        self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
+        self._followed, self._unfollowed = ClosedKeys(_FOLLOWED), ClosedKeys(_UNFOLLOWED)
         self._missing, self._outer = ClosedKeys(_MISSING_PARENTS), ClosedKeys(_MISSING_PARENTS)
         self._ends: dict[bytes, int | WireSpan] = {}
 
     def close(self, unit: GatheredUnit) -> None:
         """Remember a unit."""
         trace_id, root_id, *_ = unit.root
-        (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
+        (self._followed if unit.followed else self._unfollowed).add(trace_id, root_id)
         if unit.end_ns:
             self._ends[trace_id] = max(unit.end_ns, self._ended_ns(trace_id, -1))
             self._forget_ends()
@@ -353,14 +365,14 @@ class PastUnits:
             self._ends = dict(islice(self._ends.items(), _ENDS, None))
 
     def starts_new_unit(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
-        """Return whether a span began after its parent's unit had ended, so that the span starts a new unit.
+        """Return whether a span of the root's resource began after its parent's unit had ended, and so starts a new unit.
 
-        Otherwise the unit's end is set to the span's end, if that is later. Some instrumentations leave an ended span current,
-        and the next calls of the thread become its children.
+        Otherwise the end of a unit that is not `FORGOTTEN` or `ORPHANED` is set to a claimed span's end, if that is later. Some
+        instrumentations leave an ended span current, and the next calls of the thread become its children.
 
         Args:
             span: a claimed span, or the id of an unclaimed one.
-            unit: the unit of its parent; `FORGOTTEN`: any closed unit of its trace.
+            unit: the unit of its parent; `FORGOTTEN`: any closed unit of its trace, whatever its resource.
         """
         if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
             return False
@@ -372,15 +384,15 @@ class PastUnits:
         unit.end_ns = max(unit.end_ns, end_ns)
         return False
 
-    def drop(self, roots: Sequence[WireSpan]) -> None:
+    def remember_unfollowed(self, roots: Sequence[WireSpan]) -> None:
         """Remember units that were not followed, by their roots."""
-        self._dropped.add_all([root[:2] for root in roots])
+        self._unfollowed.add_all([root[:2] for root in roots])
         self._ends.update([(root[0], root) for root in roots if len(root[4]) == TIMES_SIZE])
         self._forget_ends()
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether a unit of the trace has closed, or a parent in it never arrived."""
-        return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._missing.knows(trace_id)
+        return self._unfollowed.knows(trace_id) or self._followed.knows(trace_id) or self._missing.knows(trace_id)
 
     def add_missing_parent(self, trace_id: bytes, parent_id: bytes, *, is_outer: bool) -> None:
         """Remember that a parent did not arrive in time.
@@ -396,13 +408,13 @@ class PastUnits:
 
     def recall(self, trace: OpenTrace) -> None:
         """Set on a trace whether units of it have closed, and whether it has missing parents."""
-        if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
+        if self._unfollowed.knows(trace.id) or self._followed.knows(trace.id):
             trace.forgot_ids, trace.over_ns = True, -1
         trace.has_missing_parents = self._missing.knows(trace.id)
 
     def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
         """Whether the id is the root of a closed unit with forgotten ids."""
-        return trace.forgot_ids and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
+        return trace.forgot_ids and (self._unfollowed.has(trace.id, root_id) or self._followed.has(trace.id, root_id))
 
     def record_arrival(self, trace_id: bytes, span_id: bytes) -> bool:
         """Record the arrival of a claimed span; return whether it was a missing parent."""
@@ -483,7 +495,8 @@ class OpenTraces:
     def drop_unit(self, unit: GatheredUnit) -> None:
         """Drop the spans of a closed unit, and its trace if that is empty.
 
-        The unit's ids are removed from the trace only when at least half of the trace's ids are those of closed units.
+        If the trace has no open unit and no waiting claimed span, or more than half of its ids are those of closed units, the
+        ids of all closed units without kept spans are removed.
         """
         trace = unit.trace
         trace.closed_ids += unit.count + unit.ids
@@ -569,7 +582,7 @@ class BriefUnit(NamedTuple):
         root: topmost span of the unit.
         ids: ids of the unit's claimed spans → parents' ids.
         arrival: arrival of its request, in ns, as in ``OpenTrace``.
-        last_ns: time of its arrival.
+        last_ns: the table's time at its arrival.
         bytes: bytes of its root, plus 400.
     """
 
@@ -627,5 +640,5 @@ class BriefUnits:
             closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
         for _ in closed:
             units.popitem(last=False)
-        self._past.drop([unit[0] for unit in closed])
+        self._past.remember_unfollowed([unit[0] for unit in closed])
         return closed

@@ -21,7 +21,7 @@ from spanscore.core.log import bases_of, class_name, type_name
 from spanscore.core.loop import LoopThread
 from spanscore.core.sample import Sample
 from spanscore.core.score import Scale, Score
-from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
+from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.score_context import suppress_tracing
@@ -43,7 +43,9 @@ _DEEPEST = 8
 
 
 class ExternalMetric(NamedMetric):
-    """A metric object of another library as one of our metrics. All its public attributes are part of the version.
+    """A metric object of another library as one of our metrics.
+
+    All its public attributes except ``name`` and ``requires`` are part of the version.
 
     Args:
         external: the metric object.
@@ -119,7 +121,8 @@ def snake(name: str) -> str:
 def parameters_of(external: Any, *, besides: Iterable[str] = (), but: Iterable[str] = ()) -> dict[str, Any]:
     """Return constructor arguments of a metric object as plain values: attributes named like the constructor's parameters.
 
-    A prompt becomes its instruction and examples. Any other object becomes its class, because a default repr has an address.
+    An enum becomes its value, a pydantic model its fields, a prompt its instruction and examples, a class or function its name.
+    Any other object becomes the name of its class, because a default repr has an address.
 
     Args:
         external: the metric object.
@@ -156,7 +159,7 @@ def _ours(error: Exception, name: str) -> Exception:
         if isinstance(cause, TimeoutError):
             return JudgeTimeout(f"{name}: the judge did not answer in time ({type_name(cause)})")
         translated = judge_error(cause, name)
-        if isinstance(translated, JudgeUnavailable) or translated.error_type.startswith("http_"):
+        if translated.error_type != JudgeError.error_type:  # the provider refused, or was not reached
             return translated
     for cause in _causes(error):
         if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNPARSEABLE):

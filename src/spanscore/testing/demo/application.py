@@ -30,7 +30,7 @@ _TITLE = re.compile(r"^# .*\n+")
 
 @cache
 def documents() -> tuple[Document, ...]:
-    """Return the pages of the handbook, by name."""
+    """Return the pages of the handbook, in the order of their names."""
     folder = files(__package__) / "documents"
     names = sorted(page.name for page in folder.iterdir() if page.name.endswith(".md"))
     return tuple(
@@ -50,8 +50,9 @@ def memory() -> str:
 
 
 class Handbook(BaseRetriever):
-    """Retrieves the pages that share most words with the question; when ``broken``, random pages.
+    """Retrieves the pages that share most content words with the question.
 
+    When ``broken``, a hash of seed, question and page chooses the pages, so that the same question gets the same pages.
     The broken state imitates an index that was built with another embedding model than its queries: it answers in time and in
     form, but the distances are meaningless.
     """
@@ -70,7 +71,7 @@ class Handbook(BaseRetriever):
 
 
 def _shared_words(query: str, page: Document) -> float:
-    """Return the number of the query's words in the best sentence, plus half of their number on the page."""
+    """Return the number of the query's content words in the best sentence, plus half of their number on the page."""
     wanted = set(words(query).content)
     page_words = set(words(f"{page.id} {page.page_content}").content)
     best = max(len(wanted & set(words(sentence).content)) for sentence in page.page_content.split(". "))
@@ -84,7 +85,7 @@ def _body(text: str) -> str:
 QUESTION = "\n\nQuestion: "
 """Separator of notes and question in a prompt for this model."""
 _FITS = 0.5
-"""A sentence is an answer if it has more than this share of the question's words."""
+"""A sentence is an answer if it has more than this share of the question's content words."""
 _EMBELLISHES = 0.08
 """Share of good answers to which the model adds a wrong memory."""
 _STRAYS = 0.35
@@ -97,9 +98,10 @@ _DECLINED = "I cannot help with that. I answer questions about our ferries."
 class OfflineModel(BaseChatModel):
     """A chat model that needs no key and no network; deterministic for a seed and an order of calls.
 
-    It quotes the sentence of its notes that fits the question best. If no sentence fits, it answers from its memory, as
-    fluently and as wrongly as real models do. With tools, it first calls the tool for the question's subject, then answers from
-    the tool's result.
+    It quotes the sentence of its notes that fits the question best, and adds a wrong memory to 8 % of these answers. If no
+    sentence fits, it answers from its memory, as fluently and as wrongly as real models do. With tools, it first calls the tool
+    for the question's subject, then answers from the tool's result. It declines 65 % of the questions off its subject, and
+    answers the others from its memory, without a tool.
     """
 
     seed: int = 0
@@ -149,7 +151,7 @@ class OfflineModel(BaseChatModel):
 
 
 def _best(question: str, text: str) -> tuple[str, float]:
-    """Return the sentence that shares most words with the question, and the share of the question's words in it."""
+    """Return the sentence with most of the question's content words, and the share of these words in it."""
     wanted = set(words(question).content)
     fits = [
         (len(wanted & set(words(sentence).content)) / max(1, len(wanted)), sentence) for sentence in sentences(text)
