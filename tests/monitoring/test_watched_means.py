@@ -26,6 +26,7 @@ ALERTS = {
 }
 SHARED = Monitoring(interval=1, windows=[20, 60], no_scores_after=30, dimensions={"tier": ["gold"]})
 ONE_WINDOW = Monitoring(interval=1, windows=[20], no_scores_after=30)
+SEGMENTED = ONE_WINDOW.model_copy(update={"dimensions": SHARED.dimensions})
 
 
 ALSO = [
@@ -76,9 +77,9 @@ def test_without_a_share_there_is_no_alert_on_shares() -> None:
 @pytest.mark.parametrize(
     ("alerts", "also", "shared"),
     [
-        pytest.param(ALERTS, [], SHARED, id="roots"),
-        pytest.param(ALERTS, ALSO, ONE_WINDOW, id="roots and inner units"),
-        pytest.param({}, ALSO[:1], ONE_WINDOW.model_copy(update={"dimensions": SHARED.dimensions}), id="inner units"),
+        pytest.param(ALERTS, [], SEGMENTED, id="roots"),
+        pytest.param(ALERTS, ALSO[1:], ONE_WINDOW, id="roots and inner units"),
+        pytest.param({}, ALSO[:1], SEGMENTED, id="inner units"),
     ],
 )
 def test_prometheus_fires_on_the_watched_means_and_on_nothing_else(

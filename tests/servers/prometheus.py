@@ -21,7 +21,7 @@ __all__ = ["CONFIG", "Prometheus", "install", "installed", "promtool", "running"
 
 PACKAGE = "prometheus"
 READY_WITHIN_S = 30.0  # 0.5 s on a quiet machine
-TOOL_WITHIN_S = 60.0
+TOOL_WITHIN_S = 100.0
 FEATURES = "exemplar-storage,native-histograms"
 CONFIG = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
 """A configuration without scraping, for data by remote write."""
