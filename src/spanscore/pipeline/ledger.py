@@ -295,8 +295,11 @@ class Notes:
         if reason:
             self._note(dict.fromkeys(outcomes.items(), (reason, key)))
 
-    def _note(self, reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]]) -> None:
-        self.reasons = {end: why for end, why in self.reasons.items() if end not in reasons} | reasons
+    def _note(self, reasons: Mapping[tuple[str, Outcome], tuple[str, UnitKey]]) -> None:
+        """Record reasons, each behind all earlier ones."""
+        for end in reasons:
+            self.reasons.pop(end, None)
+        self.reasons |= reasons
 
     def costs(self, scores: Sequence[Score]) -> None:
         """Record the models without a price."""

@@ -314,8 +314,7 @@ class SessionPipeline(Population):
         if work.counts:
             for name in metrics:
                 self.ledger.settle(work.key, name, outcome)
-                if reason:
-                    self.notes.reasons[name, outcome] = reason, unit
+                self.notes.unscored(unit, {name: outcome}, reason)
 
 
 def _work_of(unit: Unit) -> _InWork:

@@ -77,7 +77,7 @@ def read_inner(pipeline: Pipeline) -> Iterator[InnerStatus]:
 
 def _find_reason(metric: str, notes: Notes) -> tuple[str, str]:
     """Return the latest reason of a metric for a missing score, and the trace id of the unit; empty without a reason."""
-    of_metric = [(end, *why) for (name, end), why in notes.reasons.items() if name == metric]
+    of_metric = [(end, *why) for (name, end), why in notes.reasons.copy().items() if name == metric]
     if not of_metric:
         return "", ""
     outcome, reason, unit = of_metric[-1]
