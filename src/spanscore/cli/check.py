@@ -242,17 +242,21 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     beyond["metrics of conversations, whose number is unknown"] = plan.sessions
     if left_out := [name for name, lines in beyond.items() if lines]:
         yield Text(f"without {', '.join(left_out)}")
-    alerts = [alert for alert in plan.alerts if alert.smallest]
-    if alerts:
-        windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
-        names = (f"{alert.metric}={alert.share_of}" if alert.share_of else alert.metric for alert in alerts)
-        drops = [
-            (name, f"{at.min_drop:g}", *map(_smallest, at.smallest)) for name, at in zip(names, alerts, strict=True)
-        ]
-        yield ""
-        yield TextTable(windows, drops, title="smallest drop (of a share: rise) that is detected, half of the time")
-        if any("…" in cell for drop in drops for cell in drop):
-            yield Text("from … to: depending on the hour at which the drop begins")
+    if drops := [_drop_cells(alert) for alert in plan.alerts if alert.smallest]:
+        yield from _smallest_drops(drops)
+
+
+def _smallest_drops(drops: Sequence[Sequence[str]]) -> Iterator[Any]:
+    windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
+    yield ""
+    yield TextTable(windows, drops, title="smallest drop (of a share: rise) that is detected, half of the time")
+    if any("…" in cell for drop in drops for cell in drop):
+        yield Text("from … to: depending on the hour at which the drop begins")
+
+
+def _drop_cells(alert: AlertPlan) -> Sequence[str]:
+    name = f"{alert.metric}={alert.share_of}" if alert.share_of else alert.metric
+    return name, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)
 
 
 def _day_row(day: DayPlan) -> Sequence[str]:

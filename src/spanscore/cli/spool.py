@@ -75,10 +75,15 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
     if inspection.dead_letters:
         terminal.print(f"{len(inspection.dead_letters):,} dead letters; --retry-dead-letters has them scored again")
         for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
-            counted = f" (crashes: {crashes})" if crashes else ""
-            why = f"{crashes} crashes" if crashes >= MOST_CRASHES else f"could not be read{counted}"
+            why = _format_crashes(crashes)
             row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {format_age(age_s)} old  {why}"
             terminal.print(row, soft_wrap=True)
+
+
+def _format_crashes(crashes: int) -> str:
+    if crashes >= MOST_CRASHES:
+        return f"{crashes} crashes"
+    return f"could not be read (crashes: {crashes})" if crashes else "could not be read"
 
 
 def _lease(held: HeldRows) -> str:

@@ -234,12 +234,7 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
     rows = csv.reader(chain([opening], lines), delimiter=separator)
     names = next(rows, [])
     if not _find_known_fields(names):
-        seen = max(header.values(), key=len)
-        near = [hint for name in seen if (hint := did_you_mean(name, KNOWN))]
-        raise ConfigurationError(
-            f"the first line of the CSV, {len(seen)} columns, names no field of a sample; {' '.join([*near[:1], ''])}"
-            f"known fields: {', '.join(sorted(KNOWN))}"
-        )
+        raise _unknown_header(max(header.values(), key=len))
     while True:
         number = skipped + rows.line_num + 1
         try:
@@ -251,6 +246,14 @@ def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
             return
         if cells:
             yield read_record(number, {name: cell for name, cell in zip_longest(names, cells) if name}, texts=True)
+
+
+def _unknown_header(names: Sequence[str]) -> ConfigurationError:
+    near = [hint for name in names if (hint := did_you_mean(name, KNOWN))]
+    return ConfigurationError(
+        f"the first line of the CSV, {len(names)} columns, names no field of a sample; {' '.join([*near[:1], ''])}"
+        f"known fields: {', '.join(sorted(KNOWN))}"
+    )
 
 
 def _find_known_fields(names: Iterable[Any]) -> frozenset[str]:
