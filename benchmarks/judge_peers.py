@@ -21,22 +21,19 @@ import tenacity
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import RateLimited
+from spanscore.judges.effects.middleware import JudgeMiddleware
 from spanscore.protocols import Judge
 
 AT_ONCE = 16
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Client:
+class Client(JudgeMiddleware):
     """OpenAI's client."""
 
     judge: Judge
     rng: random.Random
     retries: int = 2
-
-    @property
-    def model(self) -> str:
-        return self.judge.model
 
     async def ask(self, prompt: Prompt) -> Reply:
         for retry in range(self.retries):
@@ -52,15 +49,11 @@ class Client:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Router:
+class Router(JudgeMiddleware):
     """litellm's router with one deployment."""
 
     judge: Judge
     rng: random.Random
-
-    @property
-    def model(self) -> str:
-        return self.judge.model
 
     async def ask(self, prompt: Prompt) -> Reply:
         for attempt in range(3):
@@ -74,14 +67,10 @@ class Router:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Ragas:
+class Ragas(JudgeMiddleware):
     """ragas's executor around a LangChain chat model."""
 
     judge: Judge
-
-    @property
-    def model(self) -> str:
-        return self.judge.model
 
     async def ask(self, prompt: Prompt) -> Reply:
         retrying = tenacity.AsyncRetrying(
@@ -99,15 +88,11 @@ class Ragas:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Earlier:
+class Earlier(JudgeMiddleware):
     """The first spanscore: three attempts of 30 s, a random fraction of 0.5 s and of 1 s apart, after any ``Retry-After``."""
 
     judge: Judge
     rng: random.Random
-
-    @property
-    def model(self) -> str:
-        return self.judge.model
 
     async def ask(self, prompt: Prompt) -> Reply:
         for longest_s in (0.5, 1.0):
@@ -124,15 +109,11 @@ class Earlier:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class AtOnce:
+class AtOnce(JudgeMiddleware):
     """At most 16 questions at once."""
 
     judge: Judge
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
-
-    @property
-    def model(self) -> str:
-        return self.judge.model
 
     async def ask(self, prompt: Prompt) -> Reply:
         async with self.places:
