@@ -27,6 +27,7 @@ from tests.servers.server import free_port
 from spanscore import OnlineScorer
 from spanscore.config.messages import file_fields
 from spanscore.config.reading import read_settings
+from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Units
 from spanscore.core.files import check_disk
@@ -227,8 +228,13 @@ def _inside(section: Any, part: str) -> Any:
 
 
 def made_of(file: Path, path: str | None) -> dict[str, Any]:
+    """Return place → value of all that a configuration with one unusual value makes; None = with none."""
+    return made_from(file, configured(path))
+
+
+def made_from(file: Path, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return place → value of all that a configuration makes: the parts of a scorer, and the files that watch it."""
-    file.write_text(yaml.safe_dump(configured(path)))
+    file.write_text(yaml.safe_dump(document))
     gc.collect()  # limiters of earlier scorers are shared until they are collected
     settings = read_settings(file).settings
     with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
@@ -291,6 +297,7 @@ PARTS: dict[Any, Callable[[Any], Collection[tuple[Any, Any]]]] = {
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("UNUSUAL_KEY", "unusual")
+    monkeypatch.setenv("UNUSUAL_SECRET", f"whsec_{'dW51c3VhbHVu' * 4}")
 
 
 @pytest.fixture(scope="module")
@@ -298,8 +305,11 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The parts of a file with usual values only; ``VARIES`` for values that differ from run to run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "none")
-        one, other = (made_of(tmp_path_factory.mktemp("usual") / "spanscore.yaml", None) for _ in range(2))
-    return {place: one.get(place) if one.get(place) == other.get(place) else VARIES for place in one | other}
+        return equal_places(*(made_of(tmp_path_factory.mktemp("usual") / "spanscore.yaml", None) for _ in range(2)))
+
+
+def equal_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return {place: one.get(place) if one.get(place) == other.get(place) else VARIES for place in {**one, **other}}
 
 
 @pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY - REFUSED - AT_OPENING))
@@ -315,6 +325,35 @@ def test_a_file_without_an_unusual_value_changes_no_part(tmp_path: Path, usual: 
 def changed_places(made: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     stable = {place for place in made | usual if usual.get(place) is not VARIES}
     return [place for place in stable if made.get(place, "none") != usual.get(place, "none")]
+
+
+SINKS: dict[str, dict[str, Any]] = {
+    "webhook": {"url": "http://127.0.0.1:9/usual", "when": ["faithfulness<0.5"]},
+    "phoenix": {"url": "http://127.0.0.1:9/usual"},
+    "langfuse": {"url": "http://127.0.0.1:9/usual", "public_key": "usual", "secret_key": "${OPENAI_API_KEY}"},
+}
+UNUSUAL_IN_SINKS: dict[str, Any] = {
+    "url": "http://127.0.0.1:9/unusual",
+    "when": ["faithfulness<0.4321"],
+    "per_hour": 4_321,
+    "format": "slack",
+    "secret": "${UNUSUAL_SECRET}",
+    "url_template": "https://unusual/{trace_id}",
+    "content": True,
+    **dict.fromkeys(("api_key", "public_key", "secret_key"), "${UNUSUAL_KEY}"),
+}
+
+
+@pytest.mark.parametrize(
+    ("sink", "key"), [(name, key) for name, settings in SINK_SETTINGS.items() for key in settings.model_fields]
+)
+def test_a_key_of_a_sink_arrives_in_the_sink_or_its_outbox(sink: str, key: str, tmp_path: Path) -> None:
+    one, same, other = (
+        made_from(tmp_path / "spanscore.yaml", {"metrics": ["faithfulness"], "outputs": {"sinks": [{sink: written}]}})
+        for written in (SINKS[sink], SINKS[sink], {**SINKS[sink], key: UNUSUAL_IN_SINKS[key]})
+    )
+
+    assert changed_places(other, equal_places(one, same)), f"no part reads {key} of {sink}"
 
 
 @pytest.mark.parametrize("allowed", [False, True])
