@@ -18,7 +18,7 @@ from spanscore.core.prompt import Prompt
 from spanscore.errors import JudgeUnparseable
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import prompt_order
-from spanscore.judges.rendering import SAMPLE_PARTS, schema_of
+from spanscore.judges.rendering import SAMPLE_PARTS, fields_of
 from spanscore.metrics.kit.base import LANGUAGES
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.tuned_prompts import digest_of, write_prompts
@@ -256,11 +256,10 @@ class _Source:
 
 def _names_in(step: Step[Any]) -> tuple[set[str], frozenset[str]]:
     """Return the names of fields in a step's answer and evidence, and the words that are values of a field."""
-    schema = schema_of(step.answer)
-    shapes = [shape.get("properties", {}) for shape in (schema, *schema.get("$defs", {}).values())]
-    values = [value for properties in shapes for shape in properties.values() for value in shape.get("enum", ())]
-    names = {name for properties in shapes for name in properties}
-    return names | {*SAMPLE_PARTS, *step.fields}, frozenset(value for value in values if isinstance(value, str))
+    answer = [*fields_of(step.answer)]
+    values = [value for _, field in answer for value in field.get("enum", ())]
+    names = {*(name for name, _ in answer), *SAMPLE_PARTS, *step.fields}
+    return names, frozenset(value for value in values if isinstance(value, str))
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
