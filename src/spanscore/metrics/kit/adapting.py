@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, Field
 
-from spanscore.core import loop
 from spanscore.core.printable import format_usd
 from spanscore.core.prompt import Prompt
 from spanscore.errors import JudgeUnparseable
@@ -108,7 +106,7 @@ class Adapted:
 async def adapt_prompts(
     metric: JudgedMetric, judge: Judge, language: str, *, progress: OnProgress | None = None
 ) -> Adapted:
-    """Translate a metric's prompts, from any loop: one question per step, and one more if a check fails.
+    """Translate a metric's prompts: one question per step, and one more if a check fails. Call on the loop thread.
 
     Args:
         metric: the metric; its prompts in force are translated.
@@ -120,8 +118,6 @@ async def adapt_prompts(
         JudgeUnparseable: a translation lost a word that a program reads, also after one repair; the message names both.
         JudgeError: the judge gave no answer.
     """
-    if not loop.on_loop():
-        return await asyncio.wrap_future(loop.submit(adapt_prompts(metric, judge, language, progress=progress)))
     marking = Marking(len(metric.steps), progress)
     prompts = dict[str, Any]()
     with marking.counting():  # a chat model is asked equal questions once
