@@ -388,7 +388,7 @@ def _from_plain_text(
 
 
 def _has_sentence(value: Any) -> bool:
-    """Whether an object contains a text of several words. No recursion: an object may be as deep as Python's stack."""
+    """Whether an object contains a text of several words. It does not recurse: an object may be as deep as Python's stack."""
     inside = [value]
     while inside:
         part = inside.pop()
