@@ -129,6 +129,11 @@ def after_turns(turns: int, call: Callable[[], None]) -> None:
         call()
 
 
+async def await_on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine on the judges' loop, from any loop. Cancelling this call cancels the coroutine there."""
+    return await (work if on_loop() else asyncio.wrap_future(submit(work)))
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the judges' loop and block until it is done, even inside another running loop (Jupyter).
 

@@ -33,7 +33,7 @@ from spanscore.judges.records import (
     recorded_calls,
     with_names,
 )
-from spanscore.judges.rendering import as_json, bound_of, fit, form, schema_of
+from spanscore.judges.rendering import as_json, bound_of, fields_of, fit, form
 from spanscore.judges.score_context import current_score, suppress_tracing
 from spanscore.protocols import Judge
 
@@ -229,9 +229,7 @@ def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
 @lru_cache(maxsize=256)
 def _names(output: type[BaseModel]) -> Mapping[str, str]:
     """Return the field names of a model and of the models inside it, by their folded form."""
-    schema = schema_of(output)
-    shapes = [schema, *schema.get("$defs", {}).values()]
-    return {_fold_name(name): name for shape in shapes for name in shape.get("properties", ())}
+    return {_fold_name(name): name for name, _ in fields_of(output)}
 
 
 _MARK = re.compile(r"\{|<(/?)think(?:ing)?(?:\s[^<>]{0,100})?>", re.IGNORECASE)
@@ -390,7 +388,7 @@ def _from_plain_text(
 
 
 def _has_sentence(value: Any) -> bool:
-    """Whether an object contains a text of several words. No recursion: an object may be as deep as Python's stack."""
+    """Whether an object contains a text of several words. It does not recurse: an object may be as deep as Python's stack."""
     inside = [value]
     while inside:
         part = inside.pop()

@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import zip_longest
@@ -276,9 +276,19 @@ def schema_of(output: type[BaseModel]) -> Mapping[str, Any]:
     Pydantic describes a class by its docstring, which is for readers of the code: rewording it changes no question.
     """
     schema = output.model_json_schema()
-    for shape in (schema, *schema.get("$defs", {}).values()):
+    for shape in _shapes(schema):
         shape.pop("description", None)
     return schema
+
+
+def fields_of(output: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and schema of each field of an answer and of the models inside it."""
+    for shape in _shapes(schema_of(output)):
+        yield from shape.get("properties", {}).items()
+
+
+def _shapes(schema: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    return [schema, *schema.get("$defs", {}).values()]
 
 
 def _form(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def _without_langsmith() -> AbstractContextManager[None]:
     """Switch LangSmith off if it is loaded: importing it costs half a second, and without the import it cannot trace."""
     if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
         return nullcontext()
-    # No parent, because a search for the present run would take longer than all other steps, for calls that are not traced.
+    # The context has no parent: a search for the present run would take longer than all other steps, for untraced calls.
     return _langsmith_context()(enabled=False, parent=False)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
-
-from pydantic import BaseModel
 
 from spanscore.core.sample import MultiTurnSample
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import BinaryAnswer
-from spanscore.metrics.kit.made_calls import NO_CALL, CallMetric, CallVerdict, MadeCall, faults, made_calls
+from spanscore.metrics.kit.made_calls import CallMetric, CallRows, CallVerdict, MadeCall, faults
 from spanscore.metrics.kit.step import Step
 
 
@@ -20,13 +19,11 @@ class RecoveryVerdict(CallVerdict):
     failed: BinaryAnswer
 
 
-class RecoveryVerdicts(BaseModel):
+class RecoveryVerdicts(CallRows[RecoveryVerdict]):
     """One row per call."""
 
-    calls: list[RecoveryVerdict]
 
-
-JUDGE_RECOVERY: Step[RecoveryVerdicts] = Step(
+JUDGE_RECOVERY: Step[CallRows[RecoveryVerdict]] = Step(
     name="judge_recovery",
     instruction="""\
 The evidence holds a conversation of a user with an agent, and tool calls of the agent that may have failed (calls). Decide \
@@ -79,13 +76,10 @@ class ErrorRecovery(CallMetric):
     name = "error_recovery"
     questions = (JUDGE_RECOVERY,)
 
-    async def measure(self, sample: MultiTurnSample) -> Finding:
+    async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
         """Find the calls that may have failed, then ask which did, and how the agent went on."""
-        calls = made_calls(sample.user_input)
-        if not calls:
-            return Finding(value=None, reason=NO_CALL)
         suspects = [made for made in calls if _may_have_failed(made)]
-        rows = await self.ask_about(suspects, JUDGE_RECOVERY, lambda answer: answer.calls, sample, {})
+        rows = await self.ask_about(suspects, JUDGE_RECOVERY, sample, {})
         failed = [made for made in suspects if rows[made.number].failed]
         if not failed:
             return Finding(value=None, reason="no tool call failed")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from spanscore.core.sample import MultiTurnSample
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.made_calls import NO_CALL, CallMetric, CallVerdicts, MadeCall, faults, made_calls
+from spanscore.metrics.kit.made_calls import CallMetric, CallRows, CallVerdict, CallVerdicts, MadeCall, faults
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.tool_calls import alike
 
-JUDGE_STEPS: Step[CallVerdicts] = Step(
+JUDGE_STEPS: Step[CallRows[CallVerdict]] = Step(
     name="judge_steps",
     instruction="""\
 The evidence holds a conversation of a user with an agent, and some of the tool calls that the agent made (calls). Decide \
@@ -52,14 +52,11 @@ class StepEfficiency(CallMetric):
     name = "step_efficiency"
     questions = (JUDGE_STEPS,)
 
-    async def measure(self, sample: MultiTurnSample) -> Finding:
+    async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
         """Count the repeated calls, then ask for a verdict on each other call."""
-        calls = made_calls(sample.user_input)
-        if not calls:
-            return Finding(value=None, reason=NO_CALL)
         repeats = _repeats(calls)
         others = [made for made in calls if made.number not in repeats]
-        rows = await self.ask_about(others, JUDGE_STEPS, lambda answer: answer.calls, sample, {})
+        rows = await self.ask_about(others, JUDGE_STEPS, sample, {})
         needless = [*repeats.values(), *faults(others, rows)]
         line = f"{len(needless)} of {len(calls)} calls were needless."
         return Finding(value=1 - len(needless) / len(calls), explanation="\n".join([line, *needless]))

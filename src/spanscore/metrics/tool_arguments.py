@@ -8,11 +8,11 @@ from typing import Any
 from spanscore.core.sample import MultiTurnSample, ToolDefinition
 from spanscore.core.threads import run_interruptibly
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.made_calls import NO_CALL, CallMetric, CallVerdicts, MadeCall, faults, made_calls
+from spanscore.metrics.kit.made_calls import CallMetric, CallRows, CallVerdict, CallVerdicts, MadeCall, faults
 from spanscore.metrics.kit.schema_jsonschema_referencing import schema_check
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
-JUDGE_ARGUMENTS: Step[CallVerdicts] = Step(
+JUDGE_ARGUMENTS: Step[CallRows[CallVerdict]] = Step(
     name="judge_arguments",
     instruction="""\
 The evidence holds a conversation of a user with an agent, the definitions of the called tools as far as they are known \
@@ -69,17 +69,14 @@ class ToolArguments(CallMetric):
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         schema_check(self.name, {})
 
-    async def measure(self, sample: MultiTurnSample) -> Finding:
+    async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
         """Check the schemas, then ask for a verdict on the arguments of each valid call."""
-        calls = made_calls(sample.user_input)
-        if not calls:
-            return Finding(value=None, reason=NO_CALL)
         tools = {tool.name: tool for tool in sample.tools or ()}
         # A schema may be large, so its check does not run on the loop of all judges.
         invalid, unchecked = await run_interruptibly(None, _check_schemas, self.name, calls, tools)
         valid = [made for made in calls if made.number not in invalid]
         more = {"tools": _definitions(valid, tools) or None}
-        rows = await self.ask_about(valid, JUDGE_ARGUMENTS, lambda answer: answer.calls, sample, more)
+        rows = await self.ask_about(valid, JUDGE_ARGUMENTS, sample, more)
         wrong = [*invalid.values(), *faults(valid, rows)]
         lines = [f"{len(calls) - len(wrong)} of {len(calls)} calls had right arguments."]
         if unchecked:

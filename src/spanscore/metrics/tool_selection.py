@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from spanscore.core.sample import MultiTurnSample
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.made_calls import NO_CALL, CallMetric, CallVerdicts, faults, made_calls
+from spanscore.metrics.kit.made_calls import CallMetric, CallRows, CallVerdict, CallVerdicts, MadeCall, faults
 from spanscore.metrics.kit.step import Step
 
-JUDGE_SELECTION: Step[CallVerdicts] = Step(
+JUDGE_SELECTION: Step[CallRows[CallVerdict]] = Step(
     name="judge_selection",
     instruction="""\
 The evidence holds a conversation of a user with an agent, the tools on offer (tools) and the tool calls that the agent made \
@@ -34,7 +34,7 @@ class ToolSelection(CallMetric):
     calls; one more if the answer lacks a call.
 
     Blind spot: a call that should have been made and was not; see ``answer_completeness`` and ``agent_goal_accuracy``. Without
-    ``tools`` the judge does not know the better tool. The calls of earlier turns in the conversation count again.
+    ``tools`` the judge cannot find a better tool. The calls of earlier turns in the conversation count again.
 
     Source: Phoenix's tool selection and strands-agents-evals' tool selection accuracy, in our own words. Deviations: a share
     instead of one verdict for all calls (Phoenix); all calls of a conversation in one question (strands: one for each call);
@@ -51,15 +51,12 @@ class ToolSelection(CallMetric):
     optional: Mapping[str, tuple[str, ...]] = {"multi_turn": ("tools",)}
     questions = (JUDGE_SELECTION,)
 
-    async def measure(self, sample: MultiTurnSample) -> Finding:
+    async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
         """Ask for a verdict on the tool of each call."""
-        calls = made_calls(sample.user_input)
-        if not calls:
-            return Finding(value=None, reason=NO_CALL)
         tools = None
         if sample.tools is not None:
             tools = [tool.model_dump(include={"name", "description"}, exclude_none=True) for tool in sample.tools]
-        rows = await self.ask_about(calls, JUDGE_SELECTION, lambda answer: answer.calls, sample, {"tools": tools})
+        rows = await self.ask_about(calls, JUDGE_SELECTION, sample, {"tools": tools})
         wrong = faults(calls, rows)
         lines = [f"{len(calls) - len(wrong)} of {len(calls)} calls used the right tool."]
         if tools is None:

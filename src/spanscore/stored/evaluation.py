@@ -160,10 +160,7 @@ async def evaluate(
         SampleError: there are records, but no sample.
     """
     scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
-    if loop.on_loop():
-        await scoring.run(samples)
-    else:
-        await asyncio.wrap_future(loop.submit(scoring.run(samples)))
+    await loop.await_on_loop(scoring.run(samples))
     return scoring.result()
 
 

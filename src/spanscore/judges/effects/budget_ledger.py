@@ -64,14 +64,12 @@ class BudgetLedger:
     """
 
     def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
-        self.budgets = tuple(budgets)
         self._clock = clock
         self._share: float | None = None
         self.factors: Callable[[], Sequence[float]] = lambda: [1.0] * len(self.budgets)
-        self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
         self._lock = Lock()
-        self._windows = {budget: _Window(budget.window_s, budget.amount) for budget in self.budgets}
-        self._divide()
+        self._windows: dict[Budget, _Window] = {}
+        self.change(budgets)
         self._paid: dict[str, MetricCost] = {}
         self._turned_away = 0
         self._answers = self._longest = 0

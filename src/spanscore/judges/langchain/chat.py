@@ -334,8 +334,7 @@ class LangChainJudge:
         self._calls = BlockingCalls()
         self.batch: BatchAccount | None = None
         is_chat = not _is_text_model(type(asked))
-        self._images = images
-        self._is_chat = is_chat
+        self._images = images if is_chat else False
         cache = _CACHES.get(module_of(type(asked)).partition(".")[0]) if is_chat and prompt_cache else None
         self._features = {
             "schema": OptionalFeature(),
@@ -356,7 +355,7 @@ class LangChainJudge:
     @property
     def reads_images(self) -> bool:
         """Whether its questions have the images of a sample. A model that completes a text gets none."""
-        return self._is_chat and (takes_images(self._plain.model) if self._images is None else self._images)
+        return takes_images(self._plain.model) if self._images is None else self._images
 
     @property
     def model(self) -> str:
@@ -576,14 +575,17 @@ def _prompt_messages(prompt: Prompt, form: RequestForm) -> list[Any]:
 
     images = image_blocks(prompt)
     if "system" in form.left_out:
-        text = _text(prompt)
-        return [HumanMessage(content=[{"type": "text", "text": text}, *images] if images else text)]
+        return [HumanMessage(content=_content(_text(prompt), images))]
     system, user = render(prompt)
-    content: Any = [{"type": "text", "text": user}] if images else user
+    content = _content(user, images)
     if "cache_control" not in form.left_out:  # the mark is on the last block that other questions share
         rest = {"type": "text", "text": user[len(form.beginning) :]}
-        content = [{"type": "text", "text": form.beginning, "cache_control": {"type": "ephemeral"}}, rest]
-    return [SystemMessage(content=system), HumanMessage(content=[*content, *images] if images else content)]
+        content = [{"type": "text", "text": form.beginning, "cache_control": {"type": "ephemeral"}}, rest, *images]
+    return [SystemMessage(content=system), HumanMessage(content=content)]
+
+
+def _content(text: str, images: list[dict[str, Any]]) -> Any:
+    return [{"type": "text", "text": text}, *images] if images else text
 
 
 def _generated_messages(result: Any) -> list[Any]:

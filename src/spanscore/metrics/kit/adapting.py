@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, Field
 
-from spanscore.core import loop
 from spanscore.core.printable import format_usd
 from spanscore.core.prompt import Prompt
 from spanscore.errors import JudgeUnparseable
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import prompt_order
-from spanscore.judges.rendering import SAMPLE_PARTS, schema_of
+from spanscore.judges.rendering import SAMPLE_PARTS, fields_of
 from spanscore.metrics.kit.base import LANGUAGES
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.tuned_prompts import digest_of, write_prompts
@@ -108,7 +106,7 @@ class Adapted:
 async def adapt_prompts(
     metric: JudgedMetric, judge: Judge, language: str, *, progress: OnProgress | None = None
 ) -> Adapted:
-    """Translate a metric's prompts, from any loop: one question per step, and one more if a check fails.
+    """Translate a metric's prompts: one question per step, and one more if a check fails. Call on the loop thread.
 
     Args:
         metric: the metric; its prompts in force are translated.
@@ -120,8 +118,6 @@ async def adapt_prompts(
         JudgeUnparseable: a translation lost a word that a program reads, also after one repair; the message names both.
         JudgeError: the judge gave no answer.
     """
-    if not loop.on_loop():
-        return await asyncio.wrap_future(loop.submit(adapt_prompts(metric, judge, language, progress=progress)))
     marking = Marking(len(metric.steps), progress)
     prompts = dict[str, Any]()
     with marking.counting():  # a chat model is asked equal questions once
@@ -256,11 +252,10 @@ class _Source:
 
 def _names_in(step: Step[Any]) -> tuple[set[str], frozenset[str]]:
     """Return the names of fields in a step's answer and evidence, and the words that are values of a field."""
-    schema = schema_of(step.answer)
-    shapes = [shape.get("properties", {}) for shape in (schema, *schema.get("$defs", {}).values())]
-    values = [value for properties in shapes for shape in properties.values() for value in shape.get("enum", ())]
-    names = {name for properties in shapes for name in properties}
-    return names | {*SAMPLE_PARTS, *step.fields}, frozenset(value for value in values if isinstance(value, str))
+    answer = [*fields_of(step.answer)]
+    values = [value for _, field in answer for value in field.get("enum", ())]
+    names = {*(name for name, _ in answer), *SAMPLE_PARTS, *step.fields}
+    return names, frozenset(value for value in values if isinstance(value, str))
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:

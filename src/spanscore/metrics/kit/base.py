@@ -224,9 +224,8 @@ class BaseMetric:
 
         Judges are called on spanscore's one loop of the process. A ``cpu_bound`` metric runs on the caller's loop.
         """
-        if self.cpu_bound or loop.on_loop():
-            return await self._scored(sample)
-        return await asyncio.wrap_future(loop.submit(self._scored(sample)))
+        scored = self._scored(sample)
+        return await (scored if self.cpu_bound else loop.await_on_loop(scored))
 
     def score_sync(self, sample: Sample) -> Score:
         """Score one sample and block until it is done, even inside a running loop (Jupyter)."""

@@ -212,7 +212,7 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(f"{self.name} cannot be adapted without a language; give one, such as 'german'")
         from spanscore.metrics.kit.adapting import adapt_prompts
 
-        return await adapt_prompts(self, translator, code, progress=progress)
+        return await loop.await_on_loop(adapt_prompts(self, translator, code, progress=progress))
 
     def adapt_sync(
         self, judge: Any = None, language: str | None = None, *, progress: OnProgress | None = None

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from spanscore.core.sample import HumanMessage, Message, MultiTurnSample, ToolCall
 from spanscore.errors import JudgeUnparseable
+from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step
 from spanscore.samples.tool_calls import calls_in, match_results
 
-T = TypeVar("T", bound=BaseModel)
-V = TypeVar("V", bound="CallVerdict")
-
-NO_CALL = "the conversation has no tool call"
 _TRIES = 2
 
 
@@ -51,10 +48,17 @@ class CallVerdict(BaseModel):
     verdict: BinaryAnswer
 
 
-class CallVerdicts(BaseModel):
-    """One row per call."""
+V = TypeVar("V", bound=CallVerdict)
 
-    calls: list[CallVerdict]
+
+class CallRows(BaseModel, Generic[V]):
+    """One row per call; a row has a verdict and the other answers about the call."""
+
+    calls: list[V]
+
+
+class CallVerdicts(CallRows[CallVerdict]):
+    """One row per call."""
 
 
 def made_calls(messages: Iterable[Message]) -> list[MadeCall]:
@@ -74,13 +78,19 @@ class CallMetric(JudgedMetric):
 
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
 
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Measure the calls of a conversation; undefined without a call."""
+        calls = made_calls(sample.user_input)
+        if not calls:
+            return Finding(value=None, reason="the conversation has no tool call")
+        return await self.measure_calls(calls, sample)
+
+    async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
+        """Measure the calls of a conversation, of which there is at least one."""
+        raise NotImplementedError(f"{type(self).__name__} has no measure_calls method")
+
     async def ask_about(
-        self,
-        calls: Sequence[MadeCall],
-        step: Step[T],
-        rows: Callable[[T], Sequence[V]],
-        sample: MultiTurnSample,
-        more: Mapping[str, Any],
+        self, calls: Sequence[MadeCall], step: Step[CallRows[V]], sample: MultiTurnSample, more: Mapping[str, Any]
     ) -> dict[int, V]:
         """Return number of a call → its row; empty, without a question, if there is no call.
 
@@ -89,7 +99,6 @@ class CallMetric(JudgedMetric):
         Args:
             calls: the calls to be judged.
             step: the question.
-            rows: reads the rows of an answer.
             sample: the conversation.
             more: further evidence, placed between the conversation and the list of calls.
 
@@ -102,7 +111,7 @@ class CallMetric(JudgedMetric):
         evidence = {"user_input": sample.messages(), **more, "calls": listed}
         for attempt in range(_TRIES):
             answer = await self.ask(step, evidence, vote_index=attempt)
-            by_number = {row.call: row for row in reversed(rows(answer))}
+            by_number = {row.call: row for row in reversed(answer.calls)}
             lacking = [made.number for made in calls if made.number not in by_number]
             if not lacking:
                 return {made.number: by_number[made.number] for made in calls}

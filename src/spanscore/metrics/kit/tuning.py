@@ -311,9 +311,7 @@ class FittingRun:
             ConfigurationError: the labels cannot teach the metric.
             JudgeError: the judge gave no verdict on any label.
         """
-        if loop.on_loop():
-            return await self._fitted()
-        return await asyncio.wrap_future(loop.submit(self._fitted()))
+        return await loop.await_on_loop(self._fitted())
 
     async def _fitted(self) -> Fitted:
         labels = await asyncio.to_thread(self._labels)  # in a thread: a slow redactor does not block the loop
