@@ -21,7 +21,7 @@ from spanscore.capture.callback.runs import Root
 from spanscore.core.threads import renew_lock_in_child
 
 if TYPE_CHECKING:
-    from spanscore.capture.callback.capture import RunCapture
+    from spanscore.capture.callback.handler import SpanCallbackHandler
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class _LiveReceivers(Generic[_One]):
         return [receiver for receiver in living if receiver.identity is not identity]
 
 
-handlers: _LiveReceivers[RunCapture] = _LiveReceivers()
+handlers: _LiveReceivers[SpanCallbackHandler] = _LiveReceivers()
 processors: _LiveReceivers[SharedReceiver] = _LiveReceivers()
 
 
@@ -104,7 +104,7 @@ def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
     return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
 
 
-def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
+def borrow(handler: SpanCallbackHandler, root: Root, run_id: int) -> Set[str] | None:
     """Copy ids and context of a root from another scorer's handler that has opened it for the same run.
 
     The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them.

@@ -17,7 +17,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
-from spanscore.capture.callback.capture import RunCapture
+from spanscore.capture.callback.handler import SpanCallbackHandler
 from spanscore.capture.callback.model_metrics import ModelMetrics
 from spanscore.capture.callback.runs import Event, Root, Run, each_once, is_over
 from spanscore.capture.callback.spans import (
@@ -62,7 +62,7 @@ class Recorder:
     """Turns events into spans. Call on the span thread; ``unread_count`` and ``close`` may be called on any thread.
 
     Attributes:
-        capture: source of the events; the recorder keeps its options and its memory, but not the handler.
+        handler: source of the events; the recorder keeps its options and its memory, but not the handler itself.
         port: listener that gets finished spans.
         redactor: applied to exported content, the conversation's id and the feedback key. If it raises, returns no text or
             hangs, these are not exported.
@@ -74,7 +74,7 @@ class Recorder:
         abandoned: number of roots without a reported end, and of roots with a stream that its consumer closed early.
     """
 
-    capture: InitVar[RunCapture]
+    handler: InitVar[SpanCallbackHandler]
     port: UnitListener
     _: KW_ONLY
     redactor: Redactor | None = None
@@ -84,13 +84,13 @@ class Recorder:
     metadata: Sequence[str] = ()
     tools: bool = False
 
-    def __post_init__(self, capture: RunCapture) -> None:
-        self._memory = capture.memory
-        self._tracer = capture.tracer
-        self._admission = capture.admission
-        self._content = capture.content
+    def __post_init__(self, handler: SpanCallbackHandler) -> None:
+        self._memory = handler.memory
+        self._tracer = handler.tracer
+        self._admission = handler.admission
+        self._content = handler.content
         self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
-        capture.receiver = self
+        handler.receiver = self
         self.abandoned = 0
         self._read = 0
         self._checked_ns = self._scanned_ns = 0
@@ -269,7 +269,8 @@ class Recorder:
 
     def _read_root(self, root: Root, now_ns: int) -> None:
         """Open a root, and read its kept events."""
-        events, root.kept_events, root.is_read = root.kept_events, None, True  # first: ``RunCapture._keep`` checks it
+        # First, because the handler's ``_keep`` checks it.
+        events, root.kept_events, root.is_read = root.kept_events, None, True
         root.kept_bytes = 0  # otherwise the bytes would be counted again at the root's end
         self._read += 1
         try:
