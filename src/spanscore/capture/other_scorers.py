@@ -104,10 +104,15 @@ def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
     return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
 
 
-def borrow(handler: SpanCallbackHandler, root: Root, run_id: int) -> Set[str] | None:
+def borrow(handler: SpanCallbackHandler, root: Root, langchain_id: int) -> Set[str] | None:
     """Copy ids and context of a root from another scorer's handler that has opened it for the same run.
 
     The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them.
+
+    Args:
+        handler: handler of this scorer.
+        root: the root that begins.
+        langchain_id: LangChain's id of the run, if the root has an internal id; 0 = the root's id is LangChain's id.
 
     Returns:
         The metrics that this scorer still scores; None if no other handler has opened the root.
@@ -116,7 +121,7 @@ def borrow(handler: SpanCallbackHandler, root: Root, run_id: int) -> Set[str] | 
         other = reference()
         if other is None:
             continue
-        their_id = other.id_here(UUID(int=run_id))
+        their_id = other.id_here(UUID(int=langchain_id or root.id))
         run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
         if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run before the installation
             root.shared, root.key = frozenset(handler.identity.versions), run.root.key

@@ -103,7 +103,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         content: bool = False,
         steps: bool = False,
     ) -> None:
-        self.tracer = tracer
+        self._tracer = tracer
         self._ready = ready
         self.content = content
         self._steps = steps
@@ -429,23 +429,17 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if not self._event_queue.admits():
             self._intake.reject(Outcome.EVENT_QUEUE_FULL, self._conversation(root))
             return False
-        if self.others and (is_shared := self._borrow(root, langchain_id or root.id)) is not None:
-            return is_shared
+        left = borrow(self, root, langchain_id) if self.others else None
+        if left is not None and not left:
+            return False
         spans = self.memory.spans
         if spans is None:
             self._ready()
-            spans = self.memory.spans = RunSpans(self.tracer(), self._sampler.preview_trace)
-        if not spans.decide(root, ambient) or root.key is None:
+            spans = self.memory.spans = RunSpans(self._tracer(), self._sampler.preview_trace)
+        if left is None and not spans.decide(root, ambient):
             self._intake.reject(Outcome.TRACE_NOT_SAMPLED, self._conversation(root))
             return False
         return True
-
-    def _borrow(self, root: Root, langchain_id: int) -> bool | None:
-        """Return whether metrics are left for this scorer on another scorer's root; None if no other scorer has the root."""
-        left = borrow(self, root, langchain_id)
-        if left:
-            self._ready()
-        return None if left is None else bool(left)
 
     def _conversation(self, root: Root) -> str | None:
         return None if self._turns is None else conversation_of(root)

@@ -86,7 +86,6 @@ class Recorder:
 
     def __post_init__(self, handler: SpanCallbackHandler) -> None:
         self._memory = handler.memory
-        self._tracer = handler.tracer
         self._admission = handler.admission
         self._content = handler.content
         self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
@@ -95,7 +94,6 @@ class Recorder:
         self._read = 0
         self._checked_ns = self._scanned_ns = 0
         self._first_seen: dict[Root, int] = {}
-        self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
         # closing roots whose task is over; the end of such a root may be the next event
@@ -237,7 +235,7 @@ class Recorder:
 
     def _room_for_content(self, attributes: int, *, is_root: bool) -> int | None:
         """Return how many attributes may be added to a span with this number of attributes; None without a limit."""
-        most = self._run_spans().most_attributes
+        most = self._spans.most_attributes
         return None if most is None else most - attributes - (self.scores if is_root else 0) - _SPARE_ATTRIBUTES
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
@@ -255,15 +253,16 @@ class Recorder:
             if run.root.shared is not None and run.root.key is not None:
                 run.span = span_elsewhere(run.root.key.trace_id)
                 return run.span
-            run.span = self._run_spans().child(run, self._span_of(parent), attributes or {})
+            run.span = self._spans.child(run, self._span_of(parent), attributes or {})
         elif attributes and run is not run.root:
             run.span.set_attributes(attributes)
         return run.span
 
-    def _run_spans(self) -> RunSpans:
-        if self._spans is None:
-            self._spans = RunSpans(self._tracer())
-        return self._spans
+    @property
+    def _spans(self) -> RunSpans:
+        spans = self._memory.spans
+        assert spans is not None  # created before the first root was accepted
+        return spans
 
     # --- roots -------------------------------------------------------------------------------------------------
 
@@ -300,7 +299,7 @@ class Recorder:
     def _open_root(self, root: Root, now_ns: int) -> None:
         made = False
         try:
-            made = self._run_spans().make(root)
+            made = self._spans.make(root)
         finally:
             if not made:  # also if a processor of the application raised
                 root.ignored = True

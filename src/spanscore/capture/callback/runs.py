@@ -222,7 +222,7 @@ class RunTable:
         """Remove the content of a root with a closed unit; the root's ids are kept for a while."""
         if self.roots.get(root.id) is root:  # not a repetition with the same run id
             self.roots.pop(root.id, None)
-        if self.spans is not None and not root.ignored:
+        if self.spans is not None and not root.ignored and root.shared is None:
             self.spans.draw_ahead()  # for the next root; mostly on the span thread
         root.input = root.history = root.given = None  # its content is not kept
         root.asked = ()
