@@ -33,8 +33,8 @@ from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.protocols import Queue
 
-_REMEMBERED: Final = 10
-"""Number of remembered ids for each session that may be gathered, because most sessions are not sampled. 0.1 kB each."""
+_REMEMBERED: Final = 100_000
+"""Number of remembered ids: ten for each session that may be gathered, because most sessions are not sampled. 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
 """A key that is in flight during a shutdown, until the last session is exported."""
@@ -75,9 +75,6 @@ class SessionPipeline(Population):
         post: runs a call on the span thread.
         possible_turns: conversation's id (None = any) → ended units that may still become turns of it.
         shown: conversation's id → its exported form; None if it is not exported.
-        max_open: sessions that may be gathered at once.
-        clock: the event loop's clock, in seconds.
-        clock_ns: time of the span thread, nanoseconds.
         ids: ids of open sessions. Thread-safe.
         ended: kind of end → sessions.
         without_id: units without a conversation id.
@@ -95,14 +92,10 @@ class SessionPipeline(Population):
     post: Callable[[Callable[[], None]], None]
     possible_turns: Callable[[str | None], Collection[UnitKey]]
     shown: Callable[[str], str | None] = lambda session_id: session_id
-    max_open: int = 10_000
-    clock: Callable[[], float] = monotonic
-    clock_ns: Callable[[], int] = steady_ns
 
     def __post_init__(self) -> None:
         self.stream_of: Callable[[UnitKey], Hashable] = lambda _: None
-        self.ids = SessionIds(_REMEMBERED * self.max_open)
-        self._most_left_out = _REMEMBERED * self.max_open
+        self.ids = SessionIds(_REMEMBERED)
         self.ended: Counter[str] = Counter()
         self.notes = Notes()
         self.without_id = 0
@@ -134,7 +127,7 @@ class SessionPipeline(Population):
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Gather a turn."""
-        session_id, root, now_ns = facts.conversation_id or "", unit.root, self.clock_ns()
+        session_id, root, now_ns = facts.conversation_id or "", unit.root, steady_ns()
         if unit.shared:
             self.ids.share(session_id, unit.shared)
         self.ids.record_arrival(session_id, now_ns if root is None else root.start_ns)
@@ -169,7 +162,7 @@ class SessionPipeline(Population):
         """End every session when the ended units have arrived, at a shutdown."""
         self._over = True
         self._ending[None] = {*self.possible_turns(None)}
-        self.tick(self.clock_ns())
+        self.tick(steady_ns())
 
     def give_up(self) -> None:
         """End every session as ``shutdown``."""
@@ -217,7 +210,7 @@ class SessionPipeline(Population):
 
     def _end_when_whole(self, session_id: str) -> None:
         self._ending[session_id] = {*self.possible_turns(session_id)}
-        self.tick(self.clock_ns())
+        self.tick(steady_ns())
 
     def _end(self, session_id: str | None, now_ns: int) -> None:
         if session_id is None:
@@ -239,7 +232,7 @@ class SessionPipeline(Population):
         if key not in self._left_out:
             self.ledger.enter(key, self._own(session_id))
             self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
-            keep_latest(self._left_out, key, None, self._most_left_out)
+            keep_latest(self._left_out, key, None, _REMEMBERED)
         self._left_out.move_to_end(key)
 
     def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
@@ -277,7 +270,7 @@ class SessionPipeline(Population):
 
     def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
         try:
-            self.handover([SampledUnit(session.unit, chosen, session.samples, held, self.clock(), redacted=True)])
+            self.handover([SampledUnit(session.unit, chosen, session.samples, held, monotonic(), redacted=True)])
         except Exception:
             self.queue.cancel(held)
             raise

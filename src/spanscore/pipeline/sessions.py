@@ -15,8 +15,6 @@ from spanscore.core.span import SessionEnd, Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.session_turns import OpenSession, PastSessions, Turn
 
-__all__ = ["MOVED", "RESUMED", "EndedSession", "SessionBounds", "SessionIds", "SessionTable", "Turn", "session_key"]
-
 _NONE: Final[Set[str]] = frozenset()
 
 
@@ -83,6 +81,7 @@ _BEFORE: Final = (
     "the conversation had more turns than sessions.max_turns when it was first seen whole: it has ended before"
 )
 _NAMES: Final = 1_000
+"""Maximum number of root names of which the modes of the history are remembered."""
 MOVED: Final = "its partition went to another worker, which reads its later turns"
 RESUMED: Final = "its turns contain earlier ones that this worker has not read"
 _TAKEN_OVER: Final = (
@@ -149,19 +148,27 @@ class SessionTable:
 
     Sessions are ordered by their latest turn, so that sessions that are due or evicted are at the front.
 
+    If turns go to any of several processes, a process has a whole conversation only if each turn contains the whole history.
+    The table learns from earlier conversations with the same root name whether that is so, and whether a first turn can have a
+    history.
+
     Attributes:
         bounds: limits of open sessions.
         bytes: approximate size of open sessions.
-        sharding: how the turns are divided among processes.
+        shared: why any conversation may have turns in other workers of a topic, each of which would count its part as a whole;
+            empty if all turns of a conversation arrive here.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
         self.bounds = bounds
         self.bytes = 0
+        self.shared = ""
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)
-        self._histories = HistoryModes()
-        self.sharding = SessionSharding()
+        # stream (None = every stream) → Unix time in ns until which other processes may have read it
+        self._read_elsewhere_ns: dict[Hashable, int] = {}
+        self._bring_all: dict[str, bool] = {}  # name of a root → whether its turns contain the whole history
+        self._begin_empty: set[str] = set()  # names of roots with a conversation that began without a history
 
     @property
     def open(self) -> int:
@@ -174,22 +181,24 @@ class SessionTable:
         before = session.held_bytes
         if not session.units:
             session.stream = turn.stream
-        session.why_partial = session.why_partial or self.sharding.why(session.stream, turn.end_ns)
+        was_elsewhere = turn.end_ns < self._read_elsewhere_ns.get(session.stream, 0)
+        session.why_partial = session.why_partial or self.shared or (_TAKEN_OVER if was_elsewhere else "")
         session.add(turn, now_ns)
         self.bytes += session.held_bytes - before
         return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
         """Record why from now on turns of any conversation may be in other processes. An empty ``why`` ends this state."""
-        if self.sharding.shared and not why:
+        if self.shared and not why:
             self.take_over(None, now_ns)
-        self.sharding.shared = why
+        self.shared = why
         for session in self._open.values():
             session.why_partial = session.why_partial or why
 
     def take_over(self, stream: Hashable, since_ns: int) -> None:
         """Record that other processes have read a stream (None = every stream) until a time, in ns since the epoch."""
-        self.sharding.take_over(stream, since_ns + self.bounds.idle_ns)
+        until_ns = since_ns + self.bounds.idle_ns  # a conversation with an earlier turn may have begun in another process
+        self._read_elsewhere_ns[stream] = max(until_ns, self._read_elsewhere_ns.get(stream, 0))
 
     def leave(self, stream: Hashable) -> None:
         """Record that another process reads a stream from now on."""
@@ -231,8 +240,9 @@ class SessionTable:
         return next(iter(self._open.values()))
 
     def _after_turn(self, session: OpenSession) -> list[EndedSession]:
-        if session.brings is not None:
-            self._histories.learn(session.name, whole=session.brings)
+        name, bring_all = session.name, self._bring_all
+        if session.brings is not None and (name in bring_all or len(bring_all) < _NAMES):
+            bring_all[name] = bring_all.get(name, True) and session.brings
         if self._turns(session) >= self.bounds.max_turns:
             return [self._close(session, "max_turns")]
         every = 0 if self.bounds.replicas == "any" else self.bounds.score_every
@@ -254,8 +264,9 @@ class SessionTable:
     def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         del self._open[session.id]
         self.bytes -= session.held_bytes
-        if not session.why_partial and session.past is None and session.exchanges <= session.units:
-            self._histories.learn_begin(session.name)
+        began_empty = not session.why_partial and session.past is None and session.exchanges <= session.units
+        if began_empty and len(self._begin_empty) < _NAMES:  # no example or greeting precedes its first question
+            self._begin_empty.add(session.name)
         self._past.add(session.key, session.ended())
         return self._make_ended_session(session, end)
 
@@ -272,7 +283,7 @@ class SessionTable:
         )
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
-        is_alone, history_is_whole = self.bounds.replicas != "any", self._histories.are_whole(session.name)
+        is_alone, history_is_whole = self.bounds.replicas != "any", self._bring_all.get(session.name, False)
         if not is_alone and end not in ("explicit", "max_turns"):
             return _LEFT
         if not is_alone and not (history_is_whole and (session.is_brought or session.exchanges == 1)):
@@ -288,9 +299,9 @@ class SessionTable:
 
     def _why_partial(self, session: OpenSession) -> str:
         """Return why other processes may have turns of a conversation; empty if every turn arrived here."""
-        if session.why_partial or not self.sharding.is_taken_over(session.stream):
+        if session.why_partial or session.stream not in self._read_elsewhere_ns:
             return session.why_partial
-        has_more = session.exchanges > session.units and self._histories.begin_empty(session.name)
+        has_more = session.exchanges > session.units and session.name in self._begin_empty
         return RESUMED if has_more else ""
 
 
@@ -298,65 +309,3 @@ def session_key(id: str) -> UnitKey:
     """Return the key of a conversation in the ledger: a hash of its id, the same in every process."""
     digest = sha256(id.encode("utf-8", "surrogatepass")).digest()
     return UnitKey(int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1)
-
-
-class HistoryModes:
-    """Remembers, by a root's name, whether turns contain the whole history, and whether conversations begin without a history.
-
-    If turns go to any of several processes, a process has a whole conversation only if each turn contains the whole history.
-    This class learns from earlier conversations with the same root name whether that is so. It also learns whether a first
-    turn can have a history.
-    """
-
-    def __init__(self) -> None:
-        self._whole: dict[str, bool] = {}
-        self._empty: set[str] = set()
-
-    def learn(self, name: str, *, whole: bool) -> None:
-        """Record whether a turn contained the whole history, or a part."""
-        if name in self._whole or len(self._whole) < _NAMES:
-            self._whole[name] = self._whole.get(name, True) and whole
-
-    def learn_begin(self, name: str) -> None:
-        """Record that a conversation began without a history: no example or greeting precedes its first question."""
-        if len(self._empty) < _NAMES:
-            self._empty.add(name)
-
-    def begin_empty(self, name: str) -> bool:
-        """Whether conversations of that name begin without a history, so that a turn with a history is not a first turn."""
-        return name in self._empty
-
-    def are_whole(self, name: str) -> bool:
-        """Whether turns of that name contain the whole history; False while that is unknown."""
-        return self._whole.get(name, False)
-
-
-class SessionSharding:
-    """Finds conversations that may have turns in another worker of a topic. Each worker would count its part as a whole.
-
-    Attributes:
-        shared: why any conversation may have turns in other processes; empty if all turns of a conversation arrive here.
-    """
-
-    def __init__(self) -> None:
-        self.shared = ""
-        self._until_ns: dict[Hashable, int] = {}
-
-    def take_over(self, stream: Hashable, until_ns: int) -> None:
-        """Record that other processes have read a stream (None = every stream) before.
-
-        Args:
-            stream: the stream.
-            until_ns: Unix time in ns. A conversation with a turn that ended before it may have begun in another process.
-        """
-        self._until_ns[stream] = max(until_ns, self._until_ns.get(stream, 0))
-
-    def is_taken_over(self, stream: Hashable) -> bool:
-        """Whether other processes have read a stream before."""
-        return stream in self._until_ns
-
-    def why(self, stream: Hashable, end_ns: int) -> str:
-        """Return why a conversation may be only a part, given the end of one of its turns; empty if there is no reason."""
-        if self.shared:
-            return self.shared
-        return _TAKEN_OVER if end_ns < self._until_ns.get(stream, 0) else ""
