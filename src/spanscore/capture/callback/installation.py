@@ -1,4 +1,4 @@
-"""Attaches a callback handler to every LangChain chain of the process, and detaches it."""
+"""Installs a callback handler on every LangChain chain of the process, and uninstalls it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from spanscore.capture.callback.handler import SpanCallbackHandler
 from spanscore.core import context
 from spanscore.core.threads import renew_lock_in_child
 
-# --- install --------------------------------------------------------------------------------------------------------
-
-# LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. LangChain calls
-# ``get()`` on a registered object, and offers no way to unregister it. Therefore one switch is registered for all scorers: a
-# script that runs again installs another handler, and each run must be recorded once.
-
 
 class _Switch:
-    """The hook that LangChain calls, registered once per process because LangChain cannot unregister a hook.
+    """The hook that LangChain asks for a handler whenever a callback manager is configured, in every thread.
+
+    LangChain cannot unregister a hook, so one is registered for all scorers of the process: a script that runs again installs
+    another handler, and each run must be recorded once.
 
     Attributes:
         installed: installation of the handler on every chain; None = no handler.
@@ -75,13 +72,12 @@ class Installation:
     """
 
     handler: SpanCallbackHandler
-    name: str = ""
-    replaced: Callable[[str], None] = lambda name: None
+    name: str
+    replaced: Callable[[str], None]
 
-    @property
-    def on(self) -> bool:
-        """Whether the handler is on every chain."""
-        return _switch.installed is self
+    def __post_init__(self) -> None:
+        this = ref(self)  # it refers to the handler, so a strong reference would be a cycle
+        self.handler.is_installed = lambda: (installed := _switch.installed) is not None and installed is this()
 
     def install(self) -> None:
         """Attach the handler to every chain that starts from now on, in the place of an installed handler."""
@@ -94,26 +90,6 @@ class Installation:
     def uninstall(self) -> None:
         """Detach the handler from further chains; running chains are recorded to their end."""
         _switch.put(None, instead_of=self)
-
-
-# --- attachment -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Attachment:
-    """The parts of the callback, created at their first use because they need ``langchain_core``.
-
-    Attributes:
-        handler: handler that an application attaches.
-        installation: attachment of the handler to every chain.
-    """
-
-    handler: SpanCallbackHandler
-    installation: Installation
-
-    def __post_init__(self) -> None:
-        installation = ref(self.installation)  # it refers to the handler, so a strong reference would be a cycle
-        self.handler.is_installed = lambda: (current := installation()) is not None and current.on
 
     def notes(self) -> list[str]:
         """Return the reason for which no further run is recorded, for ``status()``; empty while runs are recorded."""
