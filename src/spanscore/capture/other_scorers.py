@@ -11,9 +11,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from random import getrandbits
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
-from weakref import ReferenceType, ref
+from weakref import ref
 
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -22,6 +22,7 @@ from spanscore.core.threads import renew_lock_in_child
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.handler import SpanCallbackHandler
+    from spanscore.capture.processor.external_spans import ExternalSpans
 
 
 @dataclass(slots=True)
@@ -57,23 +58,11 @@ class ScorerIdentity:
         ]
 
 
-class SharedReceiver(Protocol):
-    """A receiver that may exist several times in a process.
-
-    Attributes:
-        identity: identity of its scorer.
-        others: receivers of the other scorers.
-    """
-
-    identity: ScorerIdentity
-    others: tuple[ReferenceType[Any], ...]
-
-
-_One = TypeVar("_One", bound=SharedReceiver)
+_One = TypeVar("_One", "SpanCallbackHandler", "ExternalSpans")
 
 
 class _LiveReceivers(Generic[_One]):
-    """The live receivers of one kind in the process; each has references to all other receivers."""
+    """The live receivers of one kind in the process; each has references to all other receivers in ``others``."""
 
     def __init__(self) -> None:
         self._living: list[ref[_One]] = []
@@ -95,7 +84,7 @@ class _LiveReceivers(Generic[_One]):
 
 
 handlers: _LiveReceivers[SpanCallbackHandler] = _LiveReceivers()
-processors: _LiveReceivers[SharedReceiver] = _LiveReceivers()
+processors: _LiveReceivers[ExternalSpans] = _LiveReceivers()
 
 
 def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
