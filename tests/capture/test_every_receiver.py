@@ -21,8 +21,7 @@ from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
 from spanscore.capture.callback.recorder import Recorder
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.processor.external_spans import ExternalSpans
-from spanscore.capture.stored import StoredUnits
-from spanscore.capture.submitted import SubmittedSamples
+from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.config import Units
 from spanscore.protocols import Receiver
 from spanscore.scorer import pipeline_of, receivers_of

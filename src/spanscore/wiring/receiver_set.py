@@ -15,7 +15,7 @@ from weakref import ref
 from spanscore import semconv
 from spanscore.capture.callback.model_metrics import ModelMetrics
 from spanscore.capture.other_scorers import ScorerIdentity, recorded_by_others
-from spanscore.capture.submitted import SubmittedSamples
+from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
 from spanscore.core.sample import Annotation
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.capture.otlp.streams import TableCounts
     from spanscore.capture.processor.external_spans import ExternalSpans
-    from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
 
 R = TypeVar("R")
@@ -261,8 +260,6 @@ class ReceiverSet:
         return otlp
 
     def _make_stored(self) -> StoredUnits:
-        from spanscore.capture.stored import StoredUnits
-
         line = self._line
 
         def open_units() -> int:
