@@ -96,12 +96,8 @@ def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
 def borrow(handler: SpanCallbackHandler, root: Root, langchain_id: int) -> Set[str] | None:
     """Copy ids and context of a root from another scorer's handler that has opened it for the same run.
 
-    The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them.
-
-    Args:
-        handler: handler of this scorer.
-        root: the root that begins.
-        langchain_id: LangChain's id of the run, if the root has an internal id; 0 = the root's id is LangChain's id.
+    The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them. ``langchain_id`` is 0
+    unless the root has an internal id.
 
     Returns:
         The metrics that this scorer still scores; None if no other handler has opened the root.

@@ -215,12 +215,7 @@ class Scopes:
 
 
 def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
-    """Return the notes on scopes for `status()`.
-
-    Args:
-        listed: prefixes of scopes that the configuration names.
-        processes: the scopes of each traced process.
-    """
+    """Return the notes on scopes for `status()`; ``listed`` are the prefixes of scopes that the configuration names."""
     all_scopes = [*processes]
     by_content = sorted({scope for scopes in all_scopes for scope in scopes.by_content.copy()})
     superseded = {scope: by for scopes in all_scopes for scope, by in scopes.superseded.copy().items()}

@@ -101,11 +101,7 @@ class RecentUnitSpans:
         self._bytes = 0
 
     def keep(self, unit: Unit, size_bytes: int) -> None:
-        """Keep a unit, unless it alone exceeds the bound.
-
-        Args:
-            size_bytes: approximate size of its content.
-        """
+        """Keep a unit with content of about ``size_bytes``, unless it alone exceeds the bound."""
         size = size_bytes + _SPAN_BYTES * len(unit.spans)
         if size <= _MOST_BYTES:
             self._units.append((unit, size))
@@ -238,9 +234,7 @@ class Decisions:
     def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
         """Return the decisions on a closed unit: of all metrics, or of the condition metrics if rules read scores.
 
-        Args:
-            facts: facts of the unit.
-            eligible: metrics for which the unit is eligible; None = all metrics.
+        Without ``eligible``, the unit is eligible for all metrics.
         """
         self.noticed(facts)
         self.known.recent.followed(facts)
@@ -259,10 +253,7 @@ class Decisions:
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
         """Make a unit eligible for the metrics that sampled it in another process. Returns False if it is already open here.
 
-        Args:
-            key: the unit.
-            decisions: the other process's decisions.
-            others: whether this process decides on the metrics that wait for these scores.
+        With ``others``, this process decides on the metrics that wait for these scores.
         """
         if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False

@@ -108,9 +108,7 @@ class Evaluation:
     def begin(self, job: Job, on_change: Callable[[], None]) -> RunningJob:
         """Begin every metric that sampled the job's unit.
 
-        Args:
-            job: the job.
-            on_change: called when a score arrives after this method has returned. Earlier scores are in ``scores``.
+        ``on_change`` is called when a score arrives after this method has returned. Earlier scores are in ``scores``.
         """
         at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)

@@ -96,12 +96,7 @@ class InnerBooks(NamedTuple):
 
 
 def inner_facts(inner: Unit, around: SamplingContext) -> SamplingContext:
-    """Return the facts that decide on an inner unit: those of the unit around it, which was recorded or not.
-
-    Args:
-        inner: the inner unit.
-        around: facts of the closed unit that contains it.
-    """
+    """Return the facts that decide on an inner unit: those of the closed unit around it, which was recorded or not."""
     span = inner.root
     return around._replace(
         key=inner.key,

@@ -74,10 +74,7 @@ class Hooks:
         return Hooks(redactor, keep)
 
     def apply(self, samples: Samples, *, redacted: bool = False) -> Samples:
-        """Return the redacted samples, or the outcome that ends them.
-
-        Args:
-            redacted: whether the samples are redacted already.
+        """Return the redacted samples, or the outcome that ends them; ``redacted`` samples are only filtered.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.

@@ -260,11 +260,7 @@ class _BudgetPace:
     def begin(
         self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int], limit: Callable[[str], float]
     ) -> None:
-        """Begin a step.
-
-        Args:
-            limit: returns the factor that other budgets allow a metric.
-        """
+        """Begin a step; ``limit`` returns the factor that other budgets allow a metric."""
         highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
         self._learn(now_s, spending, under_way)
         limit_now = spending.limit(self.budget)
@@ -301,9 +297,8 @@ class _BudgetPace:
 def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
     """Return the largest factor at which all metrics together cost at most ``left``; infinite if no factor is needed.
 
-    Args:
-        left: remaining money; if it is 0 or less, the factor is 0.
-        wanted: for each metric the factor that other budgets allow, and its cost without a factor.
+    ``wanted`` has for each metric the factor that other budgets allow, and its cost without a factor. If no money is left, the
+    factor is 0.
     """
     if left <= 0:
         return 0.0
@@ -444,10 +439,7 @@ class RateSampler:
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
         """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
-        the trace id.
-
-        Args:
-            trace_id: 16 bytes.
+        the 16 bytes of the trace id.
         """
         if self._rules or self._session_threshold is not None:
             return None

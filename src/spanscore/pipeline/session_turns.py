@@ -391,8 +391,7 @@ class OpenSession:
     def incomplete(self, *, history_fills_gaps: bool) -> str | None:
         """Return why turns are missing; None if all turns are present.
 
-        Args:
-            history_fills_gaps: whether the history in a later turn replaces a turn without a sample.
+        With ``history_fills_gaps``, the history in a later turn replaces a turn without a sample.
         """
         if self._gap is not None and not (history_fills_gaps and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"

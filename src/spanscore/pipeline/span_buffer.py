@@ -324,9 +324,7 @@ class HeldRoots:
     def separate(self, key: UnitKey, inside: Mapping[UnitKey, Mapping[str, str]]) -> None:
         """Hold the spans of inner units as roots of their own, instead of as children of the unit around them.
 
-        Args:
-            key: the unit around them.
-            inside: inner unit → attributes that its span gets in addition to those of its scores.
+        ``inside`` maps an inner unit to attributes that its span gets in addition to those of its scores.
         """
         taken = self.hold.take_children(key, {inner.span_id for inner in inside})
         for keys in (self.parts.setdefault(key, {key}), *self.parts.values()):

@@ -257,11 +257,7 @@ class OpenTrace:
         return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
 
     def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Remove the spans whose parent has not arrived, and yield them by parent id.
-
-        Args:
-            until_ns: latest arrival of a removed span; None = all are removed.
-        """
+        """Remove the spans whose parent has not arrived, until an arrival or all (None), and yield them by parent id."""
         for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
             group = self.waiting.pop(parent_id, [])
             split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
@@ -368,11 +364,8 @@ class PastUnits:
         """Return whether a span of the root's resource began after its parent's unit had ended, and so starts a new unit.
 
         Otherwise the end of a unit that is not `FORGOTTEN` or `ORPHANED` is set to a claimed span's end, if that is later. Some
-        instrumentations leave an ended span current, and the next calls of the thread become its children.
-
-        Args:
-            span: a claimed span, or the id of an unclaimed one.
-            unit: the unit of its parent; `FORGOTTEN`: any closed unit of its trace, whatever its resource.
+        instrumentations leave an ended span current, and the next calls of the thread become its children. `FORGOTTEN` is any
+        closed unit of the trace, whatever its resource. An unclaimed span, given by its id, starts no unit.
         """
         if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
             return False
@@ -395,13 +388,7 @@ class PastUnits:
         return self._unfollowed.knows(trace_id) or self._followed.knows(trace_id) or self._missing.knows(trace_id)
 
     def add_missing_parent(self, trace_id: bytes, parent_id: bytes, *, is_outer: bool) -> None:
-        """Remember that a parent did not arrive in time.
-
-        Args:
-            trace_id: id of the trace.
-            parent_id: id of the parent.
-            is_outer: whether the parent is outside all closed units.
-        """
+        """Remember that a parent did not arrive in time; an outer parent is outside all closed units."""
         self._missing.add(trace_id, parent_id)
         if is_outer:
             self._outer.add(trace_id, parent_id)

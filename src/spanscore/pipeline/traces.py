@@ -239,11 +239,7 @@ class TraceTable:
     def _assign_waiting(self, trace: OpenTrace, above: bytes, entries: _Entries, owner: GatheredUnit | None) -> None:
         """Assign the spans that waited for the span ``above``, and all spans below them, to their units.
 
-        Args:
-            trace: the trace.
-            above: id of the span that has arrived.
-            entries: the spans that waited for it.
-            owner: unit of that span; None if no claimed span is above the entries.
+        ``owner`` is the unit of the span ``above``; None if no claimed span is above the entries.
         """
         if owner is not None and not owner.closed and not trace.has_missing_parents:
             self._assign_waiting_to_open(trace, above, entries, owner)
@@ -355,9 +351,7 @@ class TraceTable:
     def due(self, now_ns: int, most: int | None = None) -> list[ClosedUnit]:
         """Return the closed units, and drop spans that have waited too long for their root.
 
-        Args:
-            now_ns: present time.
-            most: number of followed quiet units to close at most; None = all.
+        At most ``most`` quiet followed units are closed; None = all.
         """
         self._set_time(now_ns)
         now_ns, quiet_ns = self._now_ns, self.bounds.quiet_ns

@@ -231,14 +231,7 @@ class UnitTracker:
         *,
         open_units: Collection[UnitKey],
     ) -> None:
-        """Decide on units that begin from now on by other metrics and rates; ``open_units`` keep theirs.
-
-        Args:
-            metrics: names of all metrics.
-            sampler: decides on the units.
-            inner: the present entries of inner units, with their metrics; None = no entry.
-            open_units: keys of the units that have begun and have not ended.
-        """
+        """Decide on units that begin from now on by other metrics, rates and inner units; ``open_units`` keep theirs."""
         self.metrics, self.sampler, self.inner = metrics, sampler, inner
         self._decisions.change(self._decisions.now.by_sampler(metrics, sampler), open_units)
         self._inner.change(self._inner.now.by_sampler(inner or _NO_ENTRIES, sampler), open_units)

@@ -336,8 +336,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
     ) -> Root | None:
         """Open a root, and read everything that only the caller's context provides.
 
-        Args:
-            langchain_id: LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
+        ``langchain_id`` is LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
         """
         if run_id in self._roots and (self._is_start(run_id, metadata, input_) or not self._is_left(run_id)):
             return self._begin_another(run_id, operation, name, metadata, take, input_)

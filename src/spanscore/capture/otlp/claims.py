@@ -221,13 +221,8 @@ def _format_name(name: Any) -> str:
 def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
     """Return a short text attribute from the bytes of a span, without decoding them; None if it is missing.
 
-    A ``KeyValue`` has its key and its value in either order: SDKs write fields in order, the Collector writes them in reverse.
-
-    Args:
-        body: bytes that contain the span.
-        name: name of the attribute.
-        start: start of the span in ``body``.
-        end: end of the span in ``body``; None = the end of ``body``.
+    The span is ``body[start:end]``. A ``KeyValue`` has its key and its value in either order: SDKs write fields in order, the
+    Collector writes them in reverse.
     """
     key = _key_of(name)
     at = body.find(key, start, end)
@@ -347,13 +342,9 @@ class RequestPartition:
         self.read_spans = self.ours = self.roots = self.unclaimed = self.size = 0
 
     def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
-        """Read spans from the last to the first: SDKs send them in order of their end, children before their parents.
+        """Read spans of a scope, the last first: SDKs send them in order of their end, children before their parents.
 
-        Args:
-            origin: resource and scope of the spans.
-            places: positions of the spans in the request.
-            marked: test of a claimed span; None = every span is claimed.
-            mostly: byte string that most claimed spans contain and no other span does; empty = not searched.
+        The last two arguments are those of the scope's ``ScopeClaim``.
         """
         alone, body, last_trace_id, ids = self._alone, self._body, b"", None
         find = body.find

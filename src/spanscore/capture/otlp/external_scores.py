@@ -317,10 +317,7 @@ class ExternalScores:
     def select_spans(self, request: ParsedRequest, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
         """Return the spans of a request that may have external scores, by their bytes; most requests have none.
 
-        Args:
-            request: the request.
-            claims: claim of each scope in the request.
-            ours: number of spans in spanscore's own scopes.
+        ``claims`` are those of the request's scopes, in order. ``ours`` is the number of spans in spanscore's own scopes.
         """
         marks = [mark for mark in MARKS if holds(request.body, mark)]
         if not marks and not ours:

@@ -54,11 +54,7 @@ class EndpointCounts:
         self._unread_traces: set[bytes] = set()
 
     def came(self, size_bytes: int) -> None:
-        """Count a request, accepted or not.
-
-        Args:
-            size_bytes: size of its body, uncompressed; 0 if it is unknown.
-        """
+        """Count a request, accepted or not, with the uncompressed size of its body; 0 if it is unknown."""
         with self._lock:
             self.requests += 1
             self.bytes += size_bytes
@@ -69,11 +65,9 @@ class EndpointCounts:
             self.refused[reason] += 1
 
     def leave_unread(self, scope: str, traces: Set[bytes]) -> None:
-        """Count the traces of an ignored scope in a request. A trace counts once, unless thousands of others came in between.
+        """Count the traces of an ignored scope in a request, except traces with spans in the same request that are read.
 
-        Args:
-            scope: the ignored scope.
-            traces: ids of its traces, except traces with spans in the same request that are read.
+        A trace counts once, unless thousands of others came in between.
         """
         with self._lock:
             self.unread[scope] += len(traces - self._unread_traces)
@@ -239,10 +233,8 @@ class UnitCopies:
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
         """Yield the units of copies, with samples if they were submitted. Call on the span thread.
 
-        Args:
-            copies: spans of the copies.
-            once: whether repeated copies are left out, because senders resend a copy that got no response. False for streams,
-                which are reread on purpose.
+        With ``once``, repeated copies are left out, because senders resend a copy that got no response. Streams are reread on
+        purpose.
         """
         for unit, samples in units_of(copies, self._unreadable):
             ids = unit.key.trace_id.to_bytes(16), unit.key.span_id.to_bytes(8)
@@ -329,12 +321,7 @@ class ProxyBuffer:
             span.end()
 
     def forward_overdue(self, now_ns: int, closing: Callable[[], set[UnitKey]]) -> None:
-        """Forward the spans that have waited for 5 s, unchanged.
-
-        Args:
-            now_ns: the present time.
-            closing: function that returns the roots of units that are about to close; these keep waiting.
-        """
+        """Forward the spans that have waited for 5 s, unchanged; the roots of units that are about to close keep waiting."""
         if (due_ns := self.next_due_ns()) is None or now_ns < due_ns:
             return
         stay = closing()

@@ -48,13 +48,8 @@ def units_of(
 ) -> list[Unit]:
     """Return the units of a topmost span and all spans below it; empty if the spans make no unit.
 
-    If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
-
-    Args:
-        closed: the received spans.
-        translator: normalizers, which also count the spans they read.
-        mended: counter of repaired faults in spans.
-        logs: content from log records; None = log records are not read.
+    If spans are missing, only the topmost span is read: the sampling probability depends on it alone. ``mended`` counts
+    repaired faults in spans. Without ``logs``, content in log records is not read.
     """
     complete = closed.outcome is None
     spans: list[SpanData] = []
@@ -213,9 +208,7 @@ class OtlpSpans:
     def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
         """Return the spans of a request sorted by their treatment. Thread-safe; no span is accepted yet.
 
-        Args:
-            taken: the request.
-            keep: whether claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
+        With ``keep``, claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
         """
         taken, copies, private = self.copies.separate(taken)
         claims = [self.claims.of(origin) for origin, _ in taken.places]  # in order: of two scopes the first is read

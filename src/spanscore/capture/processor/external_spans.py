@@ -118,10 +118,7 @@ class ExternalSpans:
     def started(self, span: Any, front: object, around: Context | None = None) -> bool:
         """Assign a started span to its unit. Return whether the span begins a unit that may be scored.
 
-        Args:
-            span: the live span.
-            front: the processor that called.
-            around: context in which the span started; None = the current context.
+        ``front`` is the processor that called. ``around`` is the context in which the span started; None = the current context.
         """
         scope = _scope(span)
         role = self._roles.get(scope) or self.scopes.role(scope)
@@ -283,13 +280,7 @@ class ExternalSpans:
         return unit
 
     def _absorb(self, unit: ExternalUnit, parts: Sequence[ExternalUnit], parent_id: int) -> None:
-        """Make ended units parts of a unit with a root above them.
-
-        Args:
-            unit: the unit that continues.
-            parts: the units that waited.
-            parent_id: id of the span above them.
-        """
+        """Make units that ended below the span ``parent_id`` parts of a unit with a root above them."""
         for part in parts:
             self._note(part)
             part.facts = None
