@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from threading import Lock
@@ -17,7 +18,7 @@ from spanscore.core.printable import printable
 from spanscore.core.sample import Samples
 from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
-from spanscore.pipeline.trace_index import ClosedKeys
+from spanscore.pipeline.trace_index import ClosedKeys, unit_key
 from spanscore.protocols import PendingSpan
 
 # --- counts ---------------------------------------------------------------------------------------------------------
@@ -264,19 +265,13 @@ class UnitCopies:
 
     def _is_copy(self, origin: Origin) -> bool:
         resource = hash(origin.resource)  # the hash, because the bytes may be many
-        is_copy = self._copies.get(resource)
-        if is_copy is None:
+        if resource not in self._copies:
             if len(self._copies) >= _MOST:
                 self._copies.clear()
-            is_copy = self._copies[resource] = _says_copy(origin)
-        return is_copy
-
-
-def _says_copy(origin: Origin) -> bool:
-    try:
-        return is_copy(resource_of(origin))
-    except UnreadableRequest:
-        return False
+            self._copies[resource] = False
+            with suppress(UnreadableRequest):
+                self._copies[resource] = is_copy(resource_of(origin))
+        return self._copies[resource]
 
 
 # --- kept -----------------------------------------------------------------------------------------------------------
@@ -301,7 +296,7 @@ class ProxyBuffer:
     def keep(self, spans: Sequence[WireSpan], exit: Forward, now_ns: int) -> None:
         """Keep spans. A repeated span, waiting or already forwarded, is dropped."""
         for span in spans:
-            key = key_of(span)
+            key = unit_key(span)
             if key not in self._waiting and key not in self._gone:
                 self._waiting[key] = now_ns, HeldWireSpan(span, exit)
 
@@ -340,8 +335,3 @@ class ProxyBuffer:
     def next_due_ns(self) -> int | None:
         """Return the time at which the oldest span has waited for 5 s; None if no span waits."""
         return next((since_ns + _EARLY_NS for since_ns, _ in self._waiting.values()), None)
-
-
-def key_of(span: WireSpan) -> UnitKey:
-    """Return the key of the unit whose root is this span."""
-    return UnitKey(int.from_bytes(span.trace_id), int.from_bytes(span.span_id))

@@ -20,7 +20,6 @@ from spanscore.capture.otlp.requests import (
     RequestSpans,
     StreamPosition,
     UnitCopies,
-    key_of,
 )
 from spanscore.capture.otlp.streams import Streams
 from spanscore.capture.scopes import Role
@@ -34,7 +33,7 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import RootRole, split
 from spanscore.pipeline.in_force import WHOLE_TRACE
-from spanscore.pipeline.trace_index import Bounds, ClosedUnit
+from spanscore.pipeline.trace_index import Bounds, ClosedUnit, unit_key
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -285,7 +284,7 @@ class OtlpSpans:
         return None if may else self.claims.shortened(body, root, origin)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
-        return self._sampler.could_sample(SamplingContext(key_of(span), is_trace_root, trace_state))
+        return self._sampler.could_sample(SamplingContext(unit_key(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -437,7 +436,7 @@ class OtlpSpans:
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
             if is_proxy:
-                self._kept.forward([unit.key, *map(key_of, unit.spans)])
+                self._kept.forward([unit.key, *map(unit_key, unit.spans)])
             if is_sampled or number % _FEW == 0:
                 yield_gil()
         if unsampled:

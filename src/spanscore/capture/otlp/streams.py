@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import reduce
-from operator import add
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from spanscore.capture.otlp.requests import StreamPosition
 from spanscore.config.units import Units
@@ -106,13 +104,9 @@ class TableCounts(NamedTuple):
     revisions: int = 0
 
     @classmethod
-    def of(cls, table: TraceTable) -> Self:
-        """Return the counts of one table."""
-        return cls(*(getattr(table, name) for name in cls._fields))
-
-    def plus(self, other: Self) -> Self:
-        """Return the sum of both counts."""
-        return type(self)(*map(add, self, other))
+    def of(cls, *counted: TraceTable | TableCounts) -> TableCounts:
+        """Return the sums."""
+        return cls(*(sum([getattr(each, name) for each in counted]) for name in cls._fields))
 
 
 class OpenStream(NamedTuple):
@@ -173,9 +167,9 @@ class Streams:
         stream = self._streams.pop(name, None)
         if stream is None:
             return 0
-        counted = TableCounts.of(stream.table)
-        self._counts_of_ended = self._counts_of_ended.plus(counted._replace(bytes=0, open=0, waiting_for_root=0))
-        return counted.open + len(stream.copies)
+        counts = TableCounts.of(stream.table, self._counts_of_ended)
+        self._counts_of_ended = counts._replace(bytes=0, open=0, waiting_for_root=0)
+        return stream.table.open + len(stream.copies)
 
     def get(self, name: Hashable) -> OpenStream | None:
         """Return a stream; None if it is not being read."""
@@ -200,9 +194,7 @@ class Streams:
 
     def total_counts(self, table: TraceTable) -> TableCounts:
         """Return the counts of all streams, including ended streams, and of one other table. Thread-safe."""
-        return reduce(
-            TableCounts.plus, (TableCounts.of(each) for each in (table, *self.tables())), self._counts_of_ended
-        )
+        return TableCounts.of(table, *self.tables(), self._counts_of_ended)
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of units with a root that were not passed to the queue yet."""
