@@ -21,8 +21,6 @@ from spanscore.core.span import UnitKey
 if TYPE_CHECKING:
     from spanscore.capture.callback.spans import RunSpans
 
-# --- runs -----------------------------------------------------------------------------------------------------------
-
 # A run without a span (a prompt, a parser, a lambda) has no Run. The run's id maps to the nearest recorded ancestor. So a child
 # finds its span's parent in one look-up, and the span thread never reads the step.
 
@@ -157,8 +155,6 @@ def each_once(events: list[Event]) -> Iterator[Event]:
     except IndexError:
         return
 
-
-# --- memory ---------------------------------------------------------------------------------------------------------
 
 _REMEMBERED_NS: Final = 5_000_000_000
 """Time for which the runs of an ended root are remembered. A late child (a task left behind) must not become a root."""

@@ -38,8 +38,6 @@ from spanscore.pipeline.decisions import feedback_key_of
 from spanscore.protocols import Redactor
 from spanscore.samples.redaction import redacted
 
-# --- run attributes -------------------------------------------------------------------------------------------------
-
 # Describes a run as attributes without quotes, as content that is rendered on demand, and as SpanData. Call on the span thread.
 
 MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
@@ -273,8 +271,6 @@ class PlainAttributes:
         redactor = self.redactor
         return text if redactor is None else self.box.run(lambda: redacted(text, redactor))
 
-
-# --- spans ----------------------------------------------------------------------------------------------------------
 
 # The spans of runs. The decision on a root is made on the application's thread; all spans are created on the span thread.
 #

@@ -25,8 +25,6 @@ from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-# --- claims ---------------------------------------------------------------------------------------------------------
-
 # A received span is claimed by its scope, or by the names of attributes in its bytes. Scopes are compared within one process,
 # identified by ``service.name`` and ``service.instance.id``. If two instrumentations trace one library in a process, only the
 # scope that came first is read.
@@ -276,8 +274,6 @@ _CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
 """Operations that make a span certainly a root, unless it has OpenInference's kind or Logfire's names."""
 _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
-
-# --- unsampled ------------------------------------------------------------------------------------------------------
 
 # If a request has the root of a unit that no rate would sample, the unit's outcome is decided at once, without waiting for
 # more spans, because most traces arrive in one request.

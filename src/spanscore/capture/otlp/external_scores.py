@@ -29,8 +29,6 @@ from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
 from spanscore.pipeline.trace_index import ClosedKeys
 
-# --- evaluations ----------------------------------------------------------------------------------------------------
-
 # The results of other evaluators arrive over OTLP in three forms:
 #
 # 1. the event ``gen_ai.evaluation.result``: a log record, formerly an event of a span;
@@ -262,8 +260,6 @@ def _number(value: Any) -> float | None:
     number = float(value) if isinstance(value, bool) else plain_number(value)
     return number if number is not None and isfinite(number) else None
 
-
-# --- external scores ------------------------------------------------------------------------------------------------
 
 # External scores have no declared scale. A name has a mean only while all of its values are from 0 to 1. Names and labels are
 # foreign text: a text longer than 64 characters, or with control characters, is counted as ``other``. At most a hundred pairs

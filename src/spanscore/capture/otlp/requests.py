@@ -21,8 +21,6 @@ from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.trace_index import ClosedKeys, unit_key
 from spanscore.protocols import PendingSpan
 
-# --- counts ---------------------------------------------------------------------------------------------------------
-
 OVERLOADS: Final = ("bytes", "traces", "event_queue")
 """Full resources for which a request is refused temporarily; the client sends it again."""
 _MOST_UNREAD: Final = 10_000
@@ -86,9 +84,6 @@ class EndpointCounts:
             self.unclaimed += unclaimed
 
 
-# --- held -----------------------------------------------------------------------------------------------------------
-
-
 Forward: TypeAlias = Callable[[WireSpan, Mapping[str, Any] | None], None]
 """Forwards a kept span to the proxy's backend with these attributes appended, once; never raises, does not block."""
 
@@ -113,9 +108,6 @@ class HeldWireSpan:
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Forward the span with its own end time."""
         self.exit(self.span, attributes)
-
-
-# --- arrived --------------------------------------------------------------------------------------------------------
 
 
 class RequestClaims(NamedTuple):
@@ -179,8 +171,6 @@ class StreamPosition(NamedTuple):
     arrived: RequestSpans
     noted: Callable[[Collection[bytes]], None]
 
-
-# --- copies ---------------------------------------------------------------------------------------------------------
 
 _REMEMBERED: Final = 100_000
 """Number of remembered units: senders resend a copy that got no response."""
@@ -273,8 +263,6 @@ class UnitCopies:
                 self._copies[resource] = is_copy(resource_of(origin))
         return self._copies[resource]
 
-
-# --- kept -----------------------------------------------------------------------------------------------------------
 
 _EARLY_NS: Final = 5_000_000_000
 """Time for which a span waits for its unit to close; the root of a closing unit waits longer."""

@@ -37,8 +37,6 @@ from spanscore.pipeline.trace_index import Bounds, ClosedUnit, unit_key
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-# --- reading --------------------------------------------------------------------------------------------------------
-
 # Decodes the spans of a closed unit and splits it into units with GenAI names: most often into one unit.
 
 
@@ -70,8 +68,6 @@ def units_of(
     ordered = tuple(sorted(spans, key=lambda span: span.start_ns))
     return split(Unit(closed.key, ordered, complete, closed.revision))
 
-
-# --- spans ----------------------------------------------------------------------------------------------------------
 
 # OTLP has no event for the start of a span. The bytes of claimed spans therefore wait in a table until their unit is whole.
 # Only units that may be scored are decoded and normalized. For all other units the bytes of a root decide whether it is a unit

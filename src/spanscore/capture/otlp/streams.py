@@ -13,8 +13,6 @@ from spanscore.core.span import UnitKey
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 
-# --- stream clock ---------------------------------------------------------------------------------------------------
-
 # A stream is read in bursts and is paused in between. By the wall clock, its units would close before the rest of their spans
 # is read. The stream's clock runs at most as fast as the wall clock, and only while the stream is read:
 #
@@ -86,8 +84,6 @@ class StreamClock:
     def _begin(self, steady_ns: int) -> None:
         self._base_ns, self._ran_ns, self._since_ns = self.now_ns(steady_ns), 0, steady_ns
 
-
-# --- streams --------------------------------------------------------------------------------------------------------
 
 _NO_LIMIT = 1_000_000_000
 

@@ -29,8 +29,6 @@ from spanscore.pipeline.assembly import GRACE_NS, RootRole, role_of_operation, s
 from spanscore.protocols import UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-# --- held span ------------------------------------------------------------------------------------------------------
-
 
 class HeldSpan:
     """A ``PendingSpan`` that another library created and ended, and that is passed on to the processors that wait for it.
@@ -70,8 +68,6 @@ def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
         except BaseException as error:  # noqa: BLE001  (application code; SystemExit would end the span thread)
             log_internal_error("pass a span on", error)
 
-
-# --- external unit --------------------------------------------------------------------------------------------------
 
 _REMEMBERED_NS: Final = 10_000_000_000
 """Time for which the spans of an ended root are remembered. A late child (a task left behind) must not become a root."""
@@ -288,8 +284,6 @@ class OpenUnits:
             self.of.pop(ids, None)
 
 
-# --- plain spans ----------------------------------------------------------------------------------------------------
-
 _MOST_OPEN: Final = 10_000
 """Number of remembered open spans, some 0.3 kB each. Above it, the oldest is forgotten."""
 
@@ -333,8 +327,6 @@ class PlainSpans:
         span.ended = True
         return span
 
-
-# --- external reading -----------------------------------------------------------------------------------------------
 
 PLAIN_GRACE_NS: Final = 2_000_000_000
 """Time in nanoseconds for which a unit waits for the open spans above it, one of which may turn out to be its root."""
