@@ -43,7 +43,9 @@ def matches(rule: Rule, facts: SamplingContext) -> bool:
 def _matches_metadata(expected: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> bool:
     if metadata is None or not expected:
         return True
-    return all(_equal(metadata.get(key), value) for key, value in expected.items())
+    # as JSON, because an object's own ``==`` may hang
+    pairs = [(metadata.get(key), value) for key, value in expected.items()]
+    return all(value is wanted or jsonable(value) == jsonable(wanted) for value, wanted in pairs)
 
 
 def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
@@ -57,11 +59,6 @@ def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
         return True
     quality = facts.scores.get(when.score.metric)
     return quality is not None and quality < when.score.below
-
-
-def _equal(value: Any, expected: Any) -> bool:
-    """Compare a value of an application's metadata as JSON, because an object's own ``==`` may hang."""
-    return value is expected or jsonable(value) == jsonable(expected)
 
 
 # T and R of the OpenTelemetry sampling rule have 56 bits (specification, ``trace/tracestate-probability-sampling.md``).
@@ -600,13 +597,7 @@ class TakenUnit:
 class PreviewTally:
     """Counts the ended units that rates and rules would sample, without budgets. No unit is scored.
 
-    Args:
-        rates: metric → its own rate, [0, 1].
-        rules: rules that raise the rates.
-        key: key of the hash, as in `RateSampler`.
-        head_sampling_rate: share of traces that arrived here, as in `RateSampler`.
-        service: returns the name of this process's service, as in `RateSampler`.
-        metadata: metadata keys that the units have; None = all keys.
+    The arguments are those of `RateSampler`, and ``metadata``: the metadata keys that the units have, None = all keys.
 
     Attributes:
         units: number of counted units.

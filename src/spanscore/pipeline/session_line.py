@@ -143,7 +143,7 @@ class SessionPipeline(Population):
             waiting &= {*self.possible_turns(session_id)}
             if not waiting:
                 del self._ending[session_id]
-                self._end(session_id, now_ns)
+                self._end(session_id)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next session becomes idle for too long; None if no session is open."""
@@ -212,7 +212,7 @@ class SessionPipeline(Population):
         self._ending[session_id] = {*self.possible_turns(session_id)}
         self.tick(steady_ns())
 
-    def _end(self, session_id: str | None, now_ns: int) -> None:
+    def _end(self, session_id: str | None) -> None:
         if session_id is None:
             self._begin_each(self.table.close_all())
         elif (ended := self.table.end(session_id)) is not None:

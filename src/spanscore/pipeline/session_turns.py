@@ -443,7 +443,8 @@ class OpenSession:
         return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
 
     def _link(self, turn: Turn) -> None:
-        link = _link_of(turn)
+        ids = turn.unit.trace_id.to_bytes(16, "big") + turn.unit.span_id.to_bytes(8, "big")
+        link = (turn.end_ns & _TIME).to_bytes(8, "big") + ids  # 32 bytes, which sort by time
         if not self._links or link > self._links[-1]:
             self._root = None if turn.root is None else replace(turn.root, metadata={}, events=())
         insort(self._links, link)
@@ -486,9 +487,3 @@ def _begins_alike(before: list[Segment], new: Segment) -> bool:
     """Whether a turn has no history, or a history that begins like the conversation."""
     first = next((mark for segment in before for mark in segment.marks), None)
     return not new.own or first is None or new.marks[0] == first
-
-
-def _link_of(turn: Turn) -> bytes:
-    """Return a turn's end and unit in 32 bytes, which sort by time."""
-    ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
-    return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)

@@ -586,11 +586,7 @@ class BriefUnit(NamedTuple):
 
 
 class BriefUnits:
-    """Brief units, in the order of arrival; most units are brief. A trace with further spans gets an ``OpenTrace``.
-
-    Args:
-        past: remembers closed units.
-    """
+    """Brief units, in the order of arrival; most units are brief. A trace with further spans gets an ``OpenTrace``."""
 
     def __init__(self, past: PastUnits) -> None:
         self._past = past

@@ -50,8 +50,6 @@ from spanscore.pipeline.trace_index import (
     PastUnits,
 )
 
-__all__ = ["Bounds", "ClosedUnit", "TraceTable"]
-
 _SHARE: Final = 4
 """Divisor of ``Bounds.bytes``: the limit of waiting spans of one trace, and of kept closed units."""
 _CHECKS: Final = 64

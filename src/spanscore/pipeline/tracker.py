@@ -164,10 +164,6 @@ _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 class UnitTracker:
     """The ``UnitListener`` of the span thread: follows each unit from its start until its spans and scores are exported.
 
-        opened → ended* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
-                                     │                         └─▶ released as pending ─▶ (settled, emitted)*
-                                     └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
-
     Scores are settled and emitted on arrival. The unit's spans wait for the last score, or until the end of the hold. Then the
     spans are exported with the scores that have arrived.
 
@@ -188,6 +184,7 @@ class UnitTracker:
             inner unit.
         clock: the event loop's clock, in seconds.
         notes: remarks on scores of the roots' units, for ``status()``.
+        recent: the last units that were handed over, with their spans.
     """
 
     metrics: Sequence[str]
@@ -217,7 +214,7 @@ class UnitTracker:
         self.notes = Notes()
         self._inner = ValueInForce(InnerBooks.of(self.inner or _NO_ENTRIES, self.sampler))
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
-        self._recent = RecentUnitSpans()
+        self.recent = RecentUnitSpans()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, PendingUnit] = {}
@@ -351,10 +348,6 @@ class UnitTracker:
         for group, books in self.inner_books.items():
             explained += [{**entry, "kind": str(group)} for entry in books.decisions.explain(trace_id)]
         return explained
-
-    def recent_units(self) -> list[Unit]:
-        """Return the last units that were handed over, with their spans. Thread-safe."""
-        return self._recent.units()
 
     def next_due_ns(self) -> int | None:
         """Return the time at which ``tick`` has work without a further event; None if no work waits for a time."""
@@ -560,7 +553,7 @@ class UnitTracker:
             return
         books.notes.chosen(unit.kind, chosen)
         if samples is None and unit.inner is None:
-            self._recent.keep(unit, held)
+            self.recent.keep(unit, held)
         undecided = None if all_decided else facts
         self._at_work[key] = PendingUnit(books, others, undecided)
         self.account_quotas.enter(key, chosen, held)

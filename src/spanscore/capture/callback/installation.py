@@ -65,10 +65,7 @@ renew_lock_in_child(_switch)
 class Installation:
     """Puts one handler on every chain of the process, and replaces an earlier one. Thread-safe; may be repeated.
 
-    Attributes:
-        handler: the handler.
-        name: name of the handler's scorer.
-        replaced: called with the name of the scorer whose handler replaced this one.
+    ``name`` is the scorer's. ``replaced`` is called with the name of the scorer whose handler replaced this one.
     """
 
     handler: SpanCallbackHandler

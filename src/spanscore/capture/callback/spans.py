@@ -17,8 +17,6 @@ from opentelemetry.trace import (
     Span,
     SpanContext,
     SpanKind,
-    Status,
-    StatusCode,
     TraceFlags,
     Tracer,
     get_current_span,
@@ -281,7 +279,6 @@ class PlainAttributes:
 # application's processors find their context there. A tracer that is not the SDK's starts its span immediately.
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
-_UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _DRAWN_AHEAD: Final = 8_192
 """Maximum number of roots whose ids are drawn ahead, 0.2 kB each: so many may end in one batch of the event queue."""
 _MOST_ATTRIBUTES: Final = 128
@@ -299,12 +296,7 @@ def _span_name(run: Run, name: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class RunSpans:
-    """Creates the spans of runs with the capture scope's tracer.
-
-    Attributes:
-        tracer: tracer of the capture scope.
-        preview_trace: the sampler's function for the first span of a trace.
-    """
+    """Creates the spans of runs with the capture scope's tracer; ``preview_trace`` is the sampler's."""
 
     tracer: Tracer
     preview_trace: Callable[[bytes], bool | None] = lambda _: None
@@ -452,10 +444,6 @@ class ToolContext:
 
     LangChain may end an asynchronous tool in another task, which cannot detach a context of the tool's task. The span in that
     context then returns the ids of the span that was current before.
-
-    Args:
-        run: run of the tool; the run's span gets the id that is drawn here.
-        factory: creates the spans of runs.
     """
 
     def __init__(self, run: Run, factory: PresetSpanFactory) -> None:

@@ -175,7 +175,7 @@ class WireClaims:
     def _claim(self, role: Role) -> ScopeClaim:
         if role is Role.CLAIMED:
             return ScopeClaim(role, None)
-        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, _mark_none)
+        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, lambda *_: None)
 
     def _scopes_of(self, origin: Origin) -> Scopes:
         resource = hash(origin.resource)
@@ -205,9 +205,6 @@ class WireClaims:
             ours=semconv.EVALUATOR_SCOPES,
             place=place,
         )
-
-
-def _mark_none(*_: object) -> None: ...
 
 
 def _format_name(name: Any) -> str:
@@ -242,13 +239,7 @@ def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> s
 
 
 class RawAttributes(NamedTuple):
-    """The attributes of an undecoded span.
-
-    Attributes:
-        body: bytes that contain the span.
-        start: start of the span in ``body``.
-        end: end of the span in ``body``; None = the end of ``body``.
-    """
+    """The attributes of an undecoded span, which is ``body[start:end]``."""
 
     body: bytes
     start: int = 0

@@ -90,12 +90,7 @@ Forward: TypeAlias = Callable[[WireSpan, Mapping[str, Any] | None], None]
 
 @dataclass(frozen=True, slots=True)
 class HeldWireSpan:
-    """A span that waits in a proxy for its unit's scores, and is then forwarded with them: a ``PendingSpan``.
-
-    Attributes:
-        span: the span as received.
-        exit: function that forwards the span.
-    """
+    """A received span that waits in a proxy for its unit's scores, and is then forwarded with them: a ``PendingSpan``."""
 
     span: WireSpan
     exit: Forward

@@ -30,22 +30,14 @@ from spanscore.protocols import UnitListener
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 
+@dataclass(slots=True, eq=False)
 class HeldSpan:
-    """A ``PendingSpan`` that another library created and ended, and that is passed on to the processors that wait for it.
+    """A ``PendingSpan`` that another library created and ended, and that each processor in ``_exits`` gets once."""
 
-    Args:
-        span: the span from the SDK.
-        exits: processors that get the span, each once.
-        size: approximate size in bytes.
-    """
-
-    __slots__ = ("_exits", "_span", "ended", "size")
-
-    def __init__(self, span: ReadableSpan, exits: Sequence[SpanProcessor], size: int) -> None:
-        self._span: ReadableSpan | None = span
-        self._exits = list(exits)
-        self.size = size
-        self.ended = False
+    _span: ReadableSpan | None
+    _exits: list[SpanProcessor]
+    size: int
+    ended: bool = False
 
     def also(self, exits: Sequence[SpanProcessor]) -> bool:
         """Pass the span to these processors, too. Return False if the span was passed on already."""
@@ -354,11 +346,7 @@ Event = tuple[FollowedUnit, ReadableSpan | Signal, Sequence[SpanProcessor], int]
 
 
 class ExternalReading:
-    """Reads spans and hands on their units. Call on the span thread.
-
-    Args:
-        port: listener that gets the units.
-        translator: normalizers, which map spans to GenAI names.
+    """Reads spans, maps them to GenAI names, and hands on their units. Call on the span thread.
 
     Attributes:
         logs: content from log records.
@@ -392,7 +380,7 @@ class ExternalReading:
             self.late += 1
             pass_on(span, exits)
             return
-        self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
+        self._end(unit, span, HeldSpan(span, [*exits], size) if exits else None, size, now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Finish the units that have waited long enough."""
