@@ -128,11 +128,6 @@ class Evaluation:
             except BaseException as error:  # noqa: BLE001  (a metric's ``requires`` may raise)
                 at_work.take_in(name, _broken(name, error))
 
-    async def scores(self, job: Job) -> list[Score]:
-        """Return one score per metric of a job without further decisions to come (``undecided``), in that order."""
-        scores = {score.metric: score async for score in self.each(job)}
-        return [scores[name] for name in job.decisions]
-
     async def each(self, job: Job) -> AsyncGenerator[Score]:
         """Yield one score per metric of a job without further decisions to come, in the order of completion."""
         changed = asyncio.Event()
