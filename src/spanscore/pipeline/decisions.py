@@ -131,25 +131,24 @@ def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
     return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
 
 
+@dataclass(eq=False, repr=False)
 class ClosedUnitIndex:
-    """Finds the last closed units by trace and by the application's key. Thread-safe: each step is one operation of a dict.
-
-    Args:
-        recent: the facts of the last units.
-        kept: number of remembered units.
+    """Finds the last ``kept`` closed units by trace and by the application's key. Thread-safe: each step is one operation of a
+    dict.
     """
 
-    def __init__(self, recent: RecentUnits | None = None, kept: int = _REMEMBERED_UNITS) -> None:
-        self.recent = recent or RecentUnits()
-        self._kept = kept
+    recent: RecentUnits = field(default_factory=RecentUnits)
+    kept: int = _REMEMBERED_UNITS
+
+    def __post_init__(self) -> None:
         self._units: OrderedDict[UnitKey, None] = OrderedDict()
         self._keys: OrderedDict[str, UnitKey] = OrderedDict()
 
     def closed(self, facts: SamplingContext) -> None:
         """Remember a unit, and its key if its metadata have one. O(1)."""
-        keep_latest(self._units, facts.key, None, self._kept)
+        keep_latest(self._units, facts.key, None, self.kept)
         if key := feedback_key_of(facts.metadata):
-            keep_latest(self._keys, key, facts.key, self._kept)
+            keep_latest(self._keys, key, facts.key, self.kept)
 
     def of_trace(self, trace_id: int) -> list[UnitKey]:
         """Return the units of a trace, in the order in which they closed."""

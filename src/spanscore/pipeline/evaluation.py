@@ -121,10 +121,14 @@ class Evaluation:
         self._begin_each(decisions, at_work)
 
     def _begin_each(self, names: Iterable[str], at_work: RunningJob) -> None:
-        alike = self._count_alike(at_work.job)
+        job, alike = at_work.job, Counter[Hashable]()
+        beginnings = {name: begin for name in job.decisions if (begin := self._beginning(name, job.samples))}
+        for key, questions in beginnings.values():
+            alike[key] += questions  # to one account, with one first field
+        questions_alike = {name: (key[1], alike[key]) for name, (key, _) in beginnings.items()}
         for name in names:
             try:
-                self._begin(name, at_work, alike)
+                self._begin(name, at_work, questions_alike)
             except BaseException as error:  # noqa: BLE001  (a metric's ``requires`` may raise)
                 at_work.take_in(name, _broken(name, error))
 
@@ -144,21 +148,12 @@ class Evaluation:
         finally:
             at_work.give_up()
 
-    def _count_alike(self, job: Job) -> Counter[Hashable]:
-        """Return (account, field) → number of questions of a job to that account that begin with that field."""
-        alike: Counter[Hashable] = Counter()
-        for name in job.decisions:
-            if (beginning := self._beginning(name, job.samples)) is not None:
-                key, questions = beginning
-                alike[key] += questions
-        return alike
-
     def _beginning(self, name: str, samples: Samples) -> tuple[tuple[Hashable, str], int] | None:
         beginnings = self._beginnings.get(name)
         kind = _kind_for(self.metrics[name], samples) if beginnings else None
         return beginnings.get(kind) if beginnings and kind else None
 
-    def _begin(self, name: str, at_work: RunningJob, alike: Counter[Hashable]) -> None:
+    def _begin(self, name: str, at_work: RunningJob, questions_alike: Mapping[str, tuple[str, int]]) -> None:
         job = at_work.job
         samples = _DISABLED if self.disabled else job.samples
         metric = self.metrics.get(name)
@@ -178,9 +173,8 @@ class Evaluation:
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
         score_context = self._score_context(name, job.taken_s, job.held_until_s, self.budget_ledger)
-        if (beginning := self._beginning(name, job.samples)) is not None:
-            key, _ = beginning
-            score_context.first_field, score_context.questions_alike = key[1], alike[key]
+        if name in questions_alike:
+            score_context.first_field, score_context.questions_alike = questions_alike[name]
         slot = MetricSlot(self._places[name]) if name in self._places else None
         context = suppressed_context()  # a metric's questions are not runs of the application
         calls = context.run(_record_calls_of, score_context)

@@ -164,15 +164,12 @@ _MAX_KEYS: Final = 1_000
 """Number of recent roots with a trace id that can be looked up: 0.4 kB each."""
 
 
+@dataclass(eq=False, repr=False)
 class RunTable:
     """The open and recently closed runs. Thread-safe.
 
     The span thread refers to this table, not to the handler. The handler lives as long as the application refers to it or to
     its scorer. The two dictionaries are never replaced, because the handler also has them as attributes.
-
-    Args:
-        closed: whether no root is accepted from the start.
-        why_closed: warning that is logged when a root comes; empty = no warning.
 
     Attributes:
         runs: run id → run; for a step, the nearest recorded run above it.
@@ -183,11 +180,12 @@ class RunTable:
         why_closed: warning that is logged when a further root comes; empty = no warning.
     """
 
-    def __init__(self, closed: bool = False, why_closed: str = "") -> None:
+    closed: bool = False
+    why_closed: str = ""
+
+    def __post_init__(self) -> None:
         self.runs: dict[int, Run] = {}
         self.roots: OrderedDict[int, Root] = OrderedDict()
-        self.closed = closed
-        self.why_closed = why_closed
         self.units = 0
         self.spans: RunSpans | None = None
         self._recently_closed: deque[tuple[int, Root]] = deque()
