@@ -42,8 +42,7 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions, ScoreSource, unit_of
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
-from spanscore.pipeline.session_line import SessionPipeline
-from spanscore.pipeline.sessions import SessionTable
+from spanscore.pipeline.sessions import SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker

@@ -13,7 +13,7 @@ from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_a
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
-from spanscore.pipeline.session_line import SessionPipeline
+from spanscore.pipeline.sessions import SessionPipeline
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
