@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -167,6 +168,16 @@ def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None
             entries.popitem(last=False)
         except KeyError:  # another thread was faster
             return
+
+
+def drop_oldest(entries: dict[Any, Any], most: int) -> None:
+    """Remove the oldest entries beyond ``most``, an eighth of them at a time.
+
+    Finding the first item of a dict walks over all removed items, so removing one at a time would be slow.
+    """
+    if len(entries) > most + most // 8:
+        for key in [*islice(entries, len(entries) - most)]:
+            del entries[key]
 
 
 _NO_REASON: Mapping[str, str] = MappingProxyType({})

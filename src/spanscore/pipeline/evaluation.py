@@ -444,7 +444,6 @@ class Deadline:
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        """Start the time."""
         self.update()
 
     def update(self) -> None:

@@ -19,7 +19,7 @@ from array import array
 from bisect import insort
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,9 +27,10 @@ from pydantic import TypeAdapter
 
 from spanscore.core.codecs.sample_images import add_images, with_keys
 from spanscore.core.codecs.text import jsonable
-from spanscore.core.sample import AIMessage, HumanMessage, Image, Message, MultiTurnSample, Samples, ToolMessage
+from spanscore.core.sample import AIMessage, HumanMessage, Image, Message, MultiTurnSample, Sample, Samples, ToolMessage
 from spanscore.core.score import Outcome
 from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
+from spanscore.pipeline.decisions import drop_oldest
 
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
@@ -71,9 +72,14 @@ class Segment:
         return _segment(self.messages()[start:end], self.end_ns)
 
 
-def segment_of(samples: Samples, end_ns: int) -> Segment | None:
-    """Return the conversation in a turn's samples, or its question and answer; None if there are no messages."""
-    messages = _messages_of(samples)
+def segment_of(conversation: Sample, end_ns: int) -> Segment | None:
+    """Return a turn's conversation, or its question and answer; None if there are no messages."""
+    if isinstance(conversation, MultiTurnSample):
+        messages = conversation.user_input
+    else:
+        question, answer = conversation.user_input, conversation.response
+        messages = list[Message]() if question is None else [HumanMessage(content=question)]
+        messages += [] if answer is None else [AIMessage(content=answer)]
     return _segment(messages, end_ns) if messages else None
 
 
@@ -103,16 +109,6 @@ def messages_in(gathered: Iterable[Segment]) -> list[Message]:
             continue
         kept.append(message)
     return kept
-
-
-def _messages_of(samples: Samples) -> list[Message]:
-    if samples.multi_turn is not None:
-        return samples.multi_turn.user_input
-    if samples.single_turn is None:
-        return []
-    question, answer = samples.single_turn.user_input, samples.single_turn.response
-    messages: list[Message] = [] if question is None else [HumanMessage(content=question)]
-    return messages if answer is None else [*messages, AIMessage(content=answer)]
 
 
 def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
@@ -206,8 +202,6 @@ _KEY_BITS: Final = (1 << 60) - 1
 _TIME_BITS: Final = 64
 _EXCHANGE_BITS: Final = 16
 _HEAD_BITS: Final = 32
-_SLACK: Final = 8
-"""An eighth of the entries is removed at a time, because finding the first item of a dict walks over all removed items."""
 
 
 class PastSession(NamedTuple):
@@ -250,9 +244,7 @@ class PastSessions:
         packed = (packed << _EXCHANGE_BITS) + exchanges
         self._past.pop(_hash(key), None)
         self._past[_hash(key)] = (packed << _HEAD_BITS) + past.head
-        if len(self._past) > self._most + self._most // _SLACK:
-            for forgotten in [*islice(self._past, len(self._past) - self._most)]:
-                del self._past[forgotten]
+        drop_oldest(self._past, self._most)
 
     def get(self, key: UnitKey) -> PastSession | None:
         """Return the end of a conversation; None if it has not ended, or was forgotten."""
@@ -382,7 +374,7 @@ class OpenSession:
         if conversation is None:
             return
         keyed, images = with_keys(conversation)
-        segment = segment_of(Samples.of(keyed), turn.end_ns)
+        segment = segment_of(keyed, turn.end_ns)
         if segment is not None:
             self._images |= images
             self._insert(segment)

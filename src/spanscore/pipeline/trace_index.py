@@ -14,12 +14,11 @@ from spanscore.core.codecs.otlp_request import Origin, WireSpan, times_of
 from spanscore.core.codecs.otlp_scan import TIMES_SIZE
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
+from spanscore.pipeline.decisions import drop_oldest
 
 _BITS: Final = (1 << 60) - 1
 """Bits of a stored hash. An int of 60 bits takes 32 bytes of memory, an int of 64 bits takes 48."""
 _NONE: Final = -1
-_SLACK: Final = 8
-"""An eighth of the entries is removed at a time, because finding the first item of a dict walks over all removed items."""
 
 
 class ClosedKeys:
@@ -53,9 +52,7 @@ class ClosedKeys:
                 roots[hash(trace_id + root_id) & _BITS] = 0
                 root = before
             roots[trace] = root
-        if len(roots) > self._most + self._most // _SLACK:
-            for key in [*islice(roots, len(roots) - self._most)]:
-                del roots[key]
+        drop_oldest(roots, self._most)
 
     def discard(self, trace_id: bytes, root_id: bytes) -> None:
         """Forget a unit, but not its trace."""
@@ -429,11 +426,6 @@ class OpenTraces:
         self._ids = 0
         self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
         self.idle: OrderedDict[OpenTrace, None] = OrderedDict()
-
-    def begin(self, trace: OpenTrace) -> OpenTrace:
-        """Open a trace."""
-        self.by_id[trace.id] = trace
-        return trace
 
     def mark_latest(self, trace: OpenTrace, now_ns: int) -> None:
         """Mark a trace as the trace with the latest span."""

@@ -184,7 +184,7 @@ class TraceTable:
                 self._end_wait_for_parents(trace, until_ns=now_ns - max_age_ns)
                 trace = self._traces.by_id.get(trace_id)
         if trace is None:
-            trace = self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns))
+            trace = self._traces.by_id[trace_id] = OpenTrace(trace_id, now_ns, now_ns + max_age_ns)
             if (brief := self._brief.take(trace_id)) is None:
                 self._past.recall(trace)
             else:  # its quiet time starts anew now, because units are in the order of their latest span

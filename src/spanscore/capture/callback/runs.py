@@ -65,7 +65,6 @@ class Run:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        """Copy the root of the parent."""
         if self.parent is not None:
             self.root = self.parent.root
 
@@ -139,7 +138,6 @@ class Root(Run):
     counted_texts: set[int] | None = None
 
     def __post_init__(self) -> None:
-        """Set itself as its root."""
         self.root = self
 
 

@@ -314,7 +314,7 @@ class ExternalSpans:
             other = reference()
             if other is None or other.closed:
                 continue
-            unit = other.unit_at(key)
+            unit = other._open.of.get(key)
             if unit is not None and unit.key == key:
                 shared |= self.identity.meet(other.identity)
         return shared
@@ -324,10 +324,6 @@ class ExternalSpans:
         unit = self._open.of.get(record.ids)
         if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
             self._reading.logs.add([record])
-
-    def unit_at(self, ids: Ids) -> ExternalUnit | None:
-        """Return the open unit of a span; None if it is unknown."""
-        return self._open.of.get(ids)
 
     def _admit(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ExternalUnit:
         shared, session = self._find_shared_metrics(key, _scope(span)), context.current_session()
