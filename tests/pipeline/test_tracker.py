@@ -20,7 +20,7 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
@@ -55,7 +55,7 @@ class World:
         self.roots, self.working, self.scored, self.undecided = {}, {}, [], set()
         self.sink, self.ledger, self.queue = MemorySink(), Ledger(QUOTAS), MemoryQueue(capacity=8)
         self.account_quotas = AccountQuotas(QUOTAS, capacity=lambda: 8)
-        self.hold = SpanBuffer(ExportPace(flushed), max_units=4)
+        self.hold = SpanBuffer(ExportPace(flushed), max_units=4, attach=attach)
         revisions = Revisions(
             [*QUOTAS],
             sampler=self,
@@ -75,7 +75,7 @@ class World:
             sampler=self,
             queue=self.queue,
             account_quotas=self.account_quotas,
-            parking=HeldRoots(self.hold, attach=attach),
+            hold=self.hold,
             sink=self.sink,
             handover=self.take,
             hand_rest=self.take_rest,
@@ -133,7 +133,7 @@ class World:
     def shut_down(self):
         self.units.export_held_spans()
         self.units.give_up([*self.units.in_flight], self.now_ns)
-        self.units.flush_ready(self.now_ns, unpaced=True)
+        self.hold.flush_ready(self.now_ns, unpaced=True)
 
 
 def counted(ledger, outcome):

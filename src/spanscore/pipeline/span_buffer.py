@@ -1,12 +1,13 @@
-"""``SpanBuffer`` holds a unit's spans until its scores are there, and exports them at a bounded pace; ``HeldRoots`` holds
-roots. *The pace* is the number of spans that may be ended between two flushes of the provider. A unit is *out* when all its
-spans are exported. *Children* are the spans below a unit's root.
+"""``SpanBuffer`` holds a unit's spans until its scores are there, and exports them at a bounded pace.
+
+*The pace* is the number of spans that may be ended between two flushes of the provider. A unit is *out* when all its spans are
+exported. *Children* are the spans below a unit's root.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
@@ -82,7 +83,10 @@ class _Room:
 
 @dataclass(eq=False, repr=False)
 class SpanBuffer:
-    """Holds ended spans of units that may be scored, to be exported together with the scores. Owned by the span thread.
+    """Holds ended spans of units that may be scored, and records which units are out. Owned by the span thread.
+
+        root's end ─▶ kept ─▶ parked ─▶ released, with scores ─▶ out
+                        └─▶ turned back ─▶ out
 
     Beyond a bound the oldest parked unit must be released. If as many spans or bytes wait for the pace, spans are ended at
     once.
@@ -93,10 +97,15 @@ class SpanBuffer:
         max_spans: maximum number of held spans of parked and running units.
         max_bytes: maximum bytes of held spans.
         early_ns: run time after which a unit's ended children are exported before the unit ends.
+        attach: whether scores are added to the unit's own span; if not, no span waits.
+        hold_root_ns: how long a unit waits after its end if its root is its trace's root.
+        hold_ns: how long any other unit waits after its end.
         provider_closed: whether the application has shut its provider down.
         spans: held spans of parked and running units.
         released: reason → exported units (``RELEASE_REASONS``).
         lost: spans that were ended after the application had shut its provider down.
+        in_flight: ended units that are not out yet, oldest first.
+        parts: topmost span, or unit with inner units → the units in it, until ``UnitTracker.take_parts`` returns them.
     """
 
     pace: ExportPace
@@ -105,9 +114,13 @@ class SpanBuffer:
     max_spans: int = 20_000
     max_bytes: int = 64_000_000
     early_ns: int = 5 * _SECOND_NS
+    attach: bool = True
+    hold_root_ns: int = 10 * _SECOND_NS
+    hold_ns: int = 4 * _SECOND_NS
     provider_closed: bool = False
 
     def __post_init__(self) -> None:
+        self._roots: dict[UnitKey, PendingSpan] = {}
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._leaving: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
@@ -119,6 +132,9 @@ class SpanBuffer:
         self.queued = 0
         self.ended = 0
         self.lost = 0
+        self._units_leaving: deque[tuple[int, UnitKey]] = deque()
+        self.in_flight: dict[UnitKey, None] = {}
+        self.parts: dict[UnitKey, set[UnitKey]] = {}
 
     def __len__(self) -> int:
         """Number of parked units."""
@@ -136,17 +152,6 @@ class SpanBuffer:
         room.children.append((span_id, child))
         self.spans += 1
         self._bytes += child.size
-
-    def take_children(self, key: UnitKey, span_ids: Set[int]) -> dict[int, PendingSpan]:
-        """Remove held children of a running unit, and return them by span id; exported children are missing."""
-        room = self._running.get(key)
-        if room is None:
-            return {}
-        taken = {span_id: child for span_id, child in room.children if span_id in span_ids}
-        room.children = [(span_id, child) for span_id, child in room.children if taken.get(span_id) is not child]
-        self.spans -= len(taken)
-        self._bytes -= sum(child.size for child in taken.values())
-        return taken
 
     def hold_root(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
         """Hold an ended root with its children until ``release``, which is due at the deadline or beyond a bound."""
@@ -217,6 +222,8 @@ class SpanBuffer:
             self.lost += spans if self.provider_closed else 0
             self.pace.spend(spans, now_ns)
             yield_gil()
+        while self._units_leaving and self._units_leaving[0][0] <= self.ended:
+            self.in_flight.pop(self._units_leaving.popleft()[1], None)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which a span is due without a further event; None if no span is."""
@@ -228,11 +235,82 @@ class SpanBuffer:
             times.append(self.pace.wait_until_ns() or 0)
         return min(times, default=None)
 
-    def drop(self, key: UnitKey) -> None:
-        """Export the children of a unit that ended without being parked."""
-        room = self._running.pop(key, None)
-        if room is not None:
+    def root_ended(self, key: UnitKey) -> None:
+        """Record that a unit's root has ended."""
+        self.in_flight[key] = None
+
+    def keep(self, key: UnitKey, span_id: int, pending: PendingSpan, now_ns: int) -> None:
+        """Hold an ended span of a unit without a decision."""
+        if span_id == key.span_id:
+            self._roots[key] = pending
+        elif self.attach:
+            self.hold_child(key, pending, now_ns, span_id)
+        else:
+            pending.end()
+
+    def export_late(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
+        """Export a late span of a closed unit."""
+        if pending is not None:
+            self.enqueue(pending)
+        if is_root:
+            self.leaves(key)
+
+    def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
+        """Return the units below a topmost span. If that span is not a root, its spans are exported."""
+        units = split(unit)
+        keys = {part.key for part in units}
+        if keys != {unit.key}:
+            if unit.key not in keys:
+                self.turn_back(unit.key, {}, now_ns)
+            for key in keys:
+                self.root_ended(key)
+            self.parts[unit.key] = keys
+        return units
+
+    def separate(self, key: UnitKey, inside: Mapping[UnitKey, Mapping[str, str]]) -> None:
+        """Hold the spans of inner units as roots of their own, instead of as children of the unit around them.
+
+        ``inside`` maps an inner unit to attributes that its span gets in addition to those of its scores.
+        """
+        room, span_ids = self._running.get(key) or _Room(since_ns=0), {inner.span_id for inner in inside}
+        taken = {span_id: child for span_id, child in room.children if span_id in span_ids}  # the others are exported
+        room.children = [(span_id, child) for span_id, child in room.children if taken.get(span_id) is not child]
+        self.spans -= len(taken)
+        self._bytes -= sum(child.size for child in taken.values())
+        for keys in (self.parts.setdefault(key, {key}), *self.parts.values()):
+            if key in keys:
+                keys.update(inside)  # a flush that waits for the unit also waits for them
+        for inner, attributes in inside.items():
+            self.root_ended(inner)
+            if inner.span_id in taken:
+                self._roots[inner] = _MarkedSpan(taken[inner.span_id], attributes)
+
+    def park(self, unit: Unit, now_ns: int) -> float:
+        """Hold the spans of a sampled unit. Return for how many seconds; -inf if no span waits."""
+        pending = self._roots.pop(unit.key, None)
+        if pending is None:
+            return -inf
+        if not self.attach:
+            pending.end()
+            return -inf
+        is_trace_root = unit.root is not None and unit.root.parent_id is None
+        hold_ns = self.hold_root_ns if is_trace_root else self.hold_ns
+        self.hold_root(unit.key, pending, now_ns + hold_ns)
+        return hold_ns / 1e9
+
+    def turn_back(self, key: UnitKey, attributes: Mapping[str, Any], now_ns: int) -> None:
+        """Export the spans of an unscored unit."""
+        pending = self._roots.pop(key, None)
+        if pending is not None:
+            self.hold_root(key, pending, now_ns)
+            self.release(key, attributes)
+        elif (room := self._running.pop(key, None)) is not None:
             self._empty(room)
+        self.leaves(key)
+
+    def leaves(self, key: UnitKey) -> None:
+        """Record that a unit is out as soon as all spans queued so far are exported."""
+        self._units_leaving.append((self.queued, key))
 
     def _is_crowded(self) -> bool:
         """Whether more is queued than may be held: while the backend is down, the queue must not grow without end."""
@@ -259,111 +337,3 @@ class _MarkedSpan:
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         self.span.end({**(attributes or {}), **self.marks})
-
-
-@dataclass(eq=False, repr=False)
-class HeldRoots:
-    """Holds roots until the decision on their unit, and records which units are out. Owned by the span thread.
-
-        root's end ─▶ held ─▶ parked ─▶ released, with scores ─▶ out
-                        └─▶ turned back ─▶ out
-
-    Attributes:
-        hold: holds spans that wait for scores.
-        attach: whether scores are added to the unit's own span; if not, no span waits.
-        hold_root_ns: how long a unit waits after its end if its root is its trace's root.
-        hold_ns: how long any other unit waits after its end.
-        in_flight: ended units that are not out yet, oldest first.
-        parts: topmost span, or unit with inner units → the units in it, until ``take_parts`` returns them.
-    """
-
-    hold: SpanBuffer
-    _: KW_ONLY
-    attach: bool = True
-    hold_root_ns: int = 10_000_000_000
-    hold_ns: int = 4_000_000_000
-
-    def __post_init__(self) -> None:
-        self._roots: dict[UnitKey, PendingSpan] = {}
-        self._leaving: deque[tuple[int, UnitKey]] = deque()
-        self.in_flight: dict[UnitKey, None] = {}
-        self.parts: dict[UnitKey, set[UnitKey]] = {}
-
-    def ended(self, key: UnitKey) -> None:
-        """Record that a unit's root has ended."""
-        self.in_flight[key] = None
-
-    def keep(self, key: UnitKey, span_id: int, pending: PendingSpan, now_ns: int) -> None:
-        """Hold an ended span of a unit without a decision."""
-        if span_id == key.span_id:
-            self._roots[key] = pending
-        elif self.attach:
-            self.hold.hold_child(key, pending, now_ns, span_id)
-        else:
-            pending.end()
-
-    def export_late(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
-        """Export a late span of a closed unit."""
-        if pending is not None:
-            self.hold.enqueue(pending)
-        if is_root:
-            self.leaves(key)
-
-    def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
-        """Return the units below a topmost span. If that span is not a root, its spans are exported."""
-        units = split(unit)
-        keys = {part.key for part in units}
-        if keys != {unit.key}:
-            if unit.key not in keys:
-                self.turn_back(unit.key, {}, now_ns)
-            for key in keys:
-                self.ended(key)
-            self.parts[unit.key] = keys
-        return units
-
-    def separate(self, key: UnitKey, inside: Mapping[UnitKey, Mapping[str, str]]) -> None:
-        """Hold the spans of inner units as roots of their own, instead of as children of the unit around them.
-
-        ``inside`` maps an inner unit to attributes that its span gets in addition to those of its scores.
-        """
-        taken = self.hold.take_children(key, {inner.span_id for inner in inside})
-        for keys in (self.parts.setdefault(key, {key}), *self.parts.values()):
-            if key in keys:
-                keys.update(inside)  # a flush that waits for the unit also waits for them
-        for inner, attributes in inside.items():
-            self.ended(inner)
-            if inner.span_id in taken:
-                self._roots[inner] = _MarkedSpan(taken[inner.span_id], attributes)
-
-    def park(self, unit: Unit, now_ns: int) -> float:
-        """Hold the spans of a sampled unit. Return for how many seconds; -inf if no span waits."""
-        pending = self._roots.pop(unit.key, None)
-        if pending is None:
-            return -inf
-        if not self.attach:
-            pending.end()
-            return -inf
-        is_trace_root = unit.root is not None and unit.root.parent_id is None
-        hold_ns = self.hold_root_ns if is_trace_root else self.hold_ns
-        self.hold.hold_root(unit.key, pending, now_ns + hold_ns)
-        return hold_ns / 1e9
-
-    def turn_back(self, key: UnitKey, attributes: Mapping[str, Any], now_ns: int) -> None:
-        """Export the spans of an unscored unit."""
-        pending = self._roots.pop(key, None)
-        if pending is not None:
-            self.hold.hold_root(key, pending, now_ns)
-            self.hold.release(key, attributes)
-        else:
-            self.hold.drop(key)
-        self.leaves(key)
-
-    def leaves(self, key: UnitKey) -> None:
-        """Record that a unit is out as soon as all spans queued so far are exported."""
-        self._leaving.append((self.hold.queued, key))
-
-    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
-        """End queued spans as the pace allows, all of them if ``unpaced``."""
-        self.hold.flush_ready(now_ns, unpaced=unpaced)
-        while self._leaving and self._leaving[0][0] <= self.hold.ended:
-            self.in_flight.pop(self._leaving.popleft()[1], None)

@@ -25,7 +25,7 @@ from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_f
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
-from spanscore.pipeline.span_buffer import HeldRoots
+from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
@@ -176,7 +176,7 @@ class UnitTracker:
         revisions: decides on units that have been scored before.
         keeping: passes samples to their observers.
         sources: score sources outside sampled traffic; a flush waits for their scores, too.
-        parking: holds spans until they are exported.
+        hold: holds spans until they are exported.
         known: remembers every closed unit.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
         inner: finds inner units; None = no span below a root is a unit of its own.
@@ -194,7 +194,7 @@ class UnitTracker:
     sampler: RateSampler
     queue: Queue
     account_quotas: AccountQuotas
-    parking: HeldRoots
+    hold: SpanBuffer
     sink: Sink
     handover: Callable[[Sequence[SampledUnit]], None]
     hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None]
@@ -251,11 +251,11 @@ class UnitTracker:
     @property
     def in_flight(self) -> dict[UnitKey, None]:
         """Ended units that are not out yet, oldest first."""
-        return self.parking.in_flight
+        return self.hold.in_flight
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
         """Return topmost span, or unit with inner units → the units in it, if ended since the last call."""
-        parts, self.parking.parts = self.parking.parts, {}
+        parts, self.hold.parts = self.hold.parts, {}
         return parts
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
@@ -273,11 +273,11 @@ class UnitTracker:
         """Hold an ended span of a unit that may be scored; a late span of a closed unit is exported unchanged."""
         is_root = span.span_id == key.span_id
         if is_root:
-            self.parking.ended(key)
+            self.hold.root_ended(key)
         if not self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
-            self.parking.export_late(key, pending, is_root=is_root)
+            self.hold.export_late(key, pending, is_root=is_root)
         elif pending is not None:
-            self.parking.keep(key, span.span_id, pending, now_ns)
+            self.hold.keep(key, span.span_id, pending, now_ns)
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that no metric can sample, immediately."""
@@ -318,9 +318,9 @@ class UnitTracker:
                 self.revisions.take(unit)
             return
         self._enter(key, unit.eligible_metrics)
-        self.parking.ended(key)
+        self.hold.root_ended(key)
         for span_id, span in pending.items():
-            self.parking.keep(key, span_id, span, now_ns)
+            self.hold.keep(key, span_id, span, now_ns)
         self._close(unit, now_ns, lost, reason)
 
     def sample_submitted(
@@ -328,9 +328,9 @@ class UnitTracker:
     ) -> None:
         """Take a unit with its samples."""
         self._enter(unit.key, unit.eligible_metrics)
-        self.parking.ended(unit.key)
+        self.hold.root_ended(unit.key)
         if pending is not None:
-            self.parking.keep(unit.key, unit.key.span_id, pending, now_ns)
+            self.hold.keep(unit.key, unit.key.span_id, pending, now_ns)
         self.ledger.belongs(unit)
         facts, decisions = unit.facts(), self._decisions.of(unit.key)
         decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
@@ -351,13 +351,13 @@ class UnitTracker:
 
     def next_due_ns(self) -> int | None:
         """Return the time at which ``tick`` has work without a further event; None if no work waits for a time."""
-        times = (self.assembler.next_due_ns(), self.parking.hold.next_due_ns())
+        times = (self.assembler.next_due_ns(), self.hold.next_due_ns())
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
         """Close due units, hand over sampled units, and release units that have waited too long, at the pace."""
         for unit in self.assembler.due(now_ns):
-            for part in self.parking.split(self._without_shared(unit), now_ns):
+            for part in self.hold.split(self._without_shared(unit), now_ns):
                 self._enter(part.key, part.eligible_metrics)
                 self._close(part, now_ns)
             yield_gil()
@@ -367,21 +367,17 @@ class UnitTracker:
         if self._rest:
             rest, self._rest = self._rest, {}
             self.hand_rest(rest)
-        for key in self.parking.hold.overdue(now_ns):
+        for key in self.hold.overdue(now_ns):
             self._export_pending(key, "deadline")
-        self.parking.hold.release_early(now_ns)
-        self.flush_ready(now_ns)
-
-    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
-        """End queued spans as the pace allows, all of them if ``unpaced``."""
-        self.parking.flush_ready(now_ns, unpaced=unpaced)
+        self.hold.release_early(now_ns)
+        self.hold.flush_ready(now_ns)
 
     def take_over(self, job: Job) -> None:
         """Accept a unit from another process. The scores are treated like those of a unit of this process."""
         key, books = job.unit.key, self._books_of(job.unit)
         if books.decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
             books.ledger.belongs(job.unit)
-            self.parking.ended(key)
+            self.hold.root_ended(key)
             self._at_work[key] = PendingUnit(books, {}, job.undecided)
             self.account_quotas.enter(key, job.decisions, job.size_bytes)
         elif key in self._at_work:  # repeated, and on its way to the disk
@@ -405,21 +401,21 @@ class UnitTracker:
         emitted = [score for score in scores if has_span(score) or at_work.has_left]
         if emitted:
             batch = ScoreBatch(self.sink, result.unit, emitted)
-            self.parking.hold.enqueue(batch, batch.spans)
+            self.hold.enqueue(batch, batch.spans)
         if result.over:
-            self.parking.leaves(key)
+            self.hold.leaves(key)
 
     def export_held_spans(self) -> None:
         """Export all held spans now, as a shutdown does."""
-        for key in self.parking.hold.parked():
+        for key in self.hold.parked():
             self._export_pending(key, "shutdown")
-        self.parking.hold.release_running()
+        self.hold.release_running()
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int, outcome: Outcome = Outcome.SHUTDOWN) -> None:
         """Settle the open metrics of these units, and export their spans."""
         for key in keys:
             unit = self.assembler.forget(key)
-            if self.parking.hold.holds(key):
+            if self.hold.holds(key):
                 self._export_pending(key, "shutdown")
             at_work = self._at_work.pop(key, None)
             self._shared.pop(key, None)
@@ -437,9 +433,9 @@ class UnitTracker:
         self.account_quotas.leave(key)
         at_work.others |= at_work.books.settle_rest(key, result.rest, result.reason)
         at_work.books.notes.sampled(at_work.made)
-        if self.parking.hold.holds(key):
-            made = at_work.made if self.parking.attach else {}
-            self.parking.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
+        if self.hold.holds(key):
+            made = at_work.made if self.hold.attach else {}
+            self.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
     def _root_books(self, key: UnitKey) -> UnitBooks:
         return UnitBooks(self._decisions.of(key), self.notes)
@@ -461,7 +457,7 @@ class UnitTracker:
         at_work = self._at_work[key]
         at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
-        self.parking.hold.release(key, attributes, reason)
+        self.hold.release(key, attributes, reason)
 
     def _without_shared(self, unit: Unit) -> Unit:
         """Return a unit's facts without the metrics that another scorer of the process scores on it."""
@@ -502,7 +498,7 @@ class UnitTracker:
         facts = unit.facts() if parts else None
         if facts is None or not self._decisions.of(unit.key).sampler.records_root(facts):
             return ()
-        self.parking.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
+        self.hold.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
         for part in parts:
             self._inner.join(part.key, unit.key)
             self.join_inner(part.key, unit.key)
@@ -558,8 +554,8 @@ class UnitTracker:
         self._at_work[key] = PendingUnit(books, others, undecided)
         self.account_quotas.enter(key, chosen, held)
         now_s = self.clock()
-        held_s = self.parking.park(unit, now_ns)
-        while (oldest := self.parking.hold.superfluous()) is not None:
+        held_s = self.hold.park(unit, now_ns)
+        while (oldest := self.hold.superfluous()) is not None:
             self._export_pending(oldest, "overflow")
         wanted = self.keeping.begin_making(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
@@ -592,14 +588,14 @@ class UnitTracker:
     def _turn_back(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
-        self.parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
+        self.hold.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
-        return unit_attributes(scores, others) if self.parking.attach else {}
+        return unit_attributes(scores, others) if self.hold.attach else {}
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return the attribute with the rules that matched a unit that no metric sampled."""
-        return matched_rules(decisions) if self.parking.attach else _NO_RULE
+        return matched_rules(decisions) if self.hold.attach else _NO_RULE
 
 
 @dataclass(slots=True)

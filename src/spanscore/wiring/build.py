@@ -44,7 +44,7 @@ from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
 from spanscore.pipeline.sessions import SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
 from spanscore.wiring.accounts import (
@@ -279,7 +279,7 @@ class Pipeline:
         """Decide on units that begin from now on by other metrics and rates."""
         names = list(self.of_units)
         self.units.change(names, self.sampler, self._inner_units(), open_units=open_units)
-        self.units.parking.attach = self.settings.outputs.span and bool(names)
+        self.hold.attach = self.settings.outputs.span and bool(names)
         self.revisions.metrics, self.revisions.sampler = names, self.sampler
         self.revisions.ledger.change(names)
         self.sessions.sampler = self.sampler
@@ -405,8 +405,12 @@ class Pipeline:
             capacity=lambda: self.queue.capacity,
             max_bytes=inf if own else limits.queue_bytes,
         )
+        outputs = self.settings.outputs
         self.hold: SpanBuffer = SpanBuffer(
             ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge),
+            attach=outputs.span and bool(self.of_units),
+            hold_root_ns=int((10.0 if outputs.hold is None else outputs.hold) * 1e9),
+            hold_ns=int((4.0 if outputs.hold is None else outputs.hold) * 1e9),
             provider_closed=self.provider_closed,
         )
 
@@ -541,7 +545,6 @@ class Pipeline:
         if self.of_sessions:
             self.keeping.observers.append(self.sessions)
             self.keeping.noticed.append(self.sessions.noticed)
-        hold_s = settings.outputs.hold
         self.units = UnitTracker(
             list(self.of_units),
             ledger=self.ledger,
@@ -549,12 +552,7 @@ class Pipeline:
             sampler=self.sampler,
             queue=self.queue,
             account_quotas=self.account_quotas,
-            parking=HeldRoots(
-                self.hold,
-                attach=settings.outputs.span and bool(self.of_units),
-                hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
-                hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
-            ),
+            hold=self.hold,
             sink=self.sinks,
             handover=(self.handover or self.engine).accept,
             hand_rest=self.engine.accept_rest,

@@ -161,7 +161,7 @@ def _release(line: Pipeline) -> None:
     line.units.tick(now_ns)
     line.sessions.end_all()
     line.units.export_held_spans()
-    line.units.flush_ready(now_ns)
+    line.hold.flush_ready(now_ns)
 
 
 def _give_up(line: Pipeline) -> None:
@@ -172,7 +172,7 @@ def _give_up(line: Pipeline) -> None:
     line.units.give_up(list(line.units.in_flight), now_ns)
     line.sessions.give_up()
     line.revisions.give_up()
-    line.units.flush_ready(now_ns, unpaced=True)
+    line.hold.flush_ready(now_ns, unpaced=True)
 
 
 class MetricsPage:
