@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf
@@ -323,10 +323,6 @@ _ENDS: Final = 10_000
 """Fewest traces whose latest end of a unit is remembered, 0.3 kB each; at most twice as many."""
 _IDS_PER_TRACE: Final = 10
 """Average number of ids per trace of ``Bounds.traces``, at 150 bytes; beyond it ids of unclaimed spans are forgotten."""
-_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
-_closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
-_brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
-"""Takes half the time of the constructor of a named tuple, like ``_closed``."""
 
 
 class PastUnits:
@@ -411,19 +407,23 @@ class PastUnits:
 
 
 class OpenTraces:
-    """The traces with remembered ids, in the order of their latest span.
+    """The traces with remembered ids, in the order of their latest span; and closed units that may have a next revision.
 
     Args:
         most: number of kept idle traces; beyond it the oldest is dropped.
+        most_kept_bytes: maximum bytes of kept spans; beyond it the oldest unit in ``kept`` is dropped.
 
     Attributes:
         idle: traces without an open unit and without a waiting claimed span.
+        kept: closed units with spans that are kept for a next revision, in the order of closing.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_kept_bytes: int) -> None:
         self._most = most
         self._most_ids = most * _IDS_PER_TRACE
-        self._ids = 0
+        self._most_kept_bytes = most_kept_bytes
+        self._ids = self._kept_bytes = 0
+        self.kept: OrderedDict[GatheredUnit, None] = OrderedDict()
         self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
         self.idle: OrderedDict[OpenTrace, None] = OrderedDict()
 
@@ -508,50 +508,34 @@ class OpenTraces:
         if len(self.idle) > self._most:
             self.drop(next(iter(self.idle)))
 
-
-class KeptUnits:
-    """Closed units with spans that are kept for a next revision, in the order of closing.
-
-    Args:
-        traces: the traces of the units.
-        most_bytes: maximum bytes of kept spans; beyond it the oldest unit is dropped.
-    """
-
-    def __init__(self, traces: OpenTraces, most_bytes: int) -> None:
-        self._traces = traces
-        self._most_bytes = most_bytes
-        self.units: OrderedDict[GatheredUnit, None] = OrderedDict()
-        self.bytes = 0
-
     def keep(self, unit: GatheredUnit) -> None:
-        """Keep the spans of a closed unit. Above ``most_bytes`` the oldest units are dropped, perhaps this one."""
+        """Keep the spans of a closed unit. Above ``most_kept_bytes`` the oldest units are dropped, perhaps this one."""
         unit.kept = True
         unit.trace.kept += 1
-        self.units[unit] = None
-        self.bytes += unit.bytes
-        self._traces.mark_idle(unit.trace)
-        while self.bytes > self._most_bytes:
-            self.drop(next(iter(self.units)))
+        self.kept[unit] = None
+        self._kept_bytes += unit.bytes
+        self.mark_idle(unit.trace)
+        while self._kept_bytes > self._most_kept_bytes:
+            self._drop_kept(next(iter(self.kept)))
 
-    def take(self, unit: GatheredUnit) -> bool:
+    def take_kept(self, unit: GatheredUnit) -> bool:
         """Remove a unit that is open again. Returns False if the unit was not kept."""
-        if unit not in self.units:
+        if unit not in self.kept:
             return False
-        del self.units[unit]
-        self.bytes -= unit.bytes
+        del self.kept[unit]
+        self._kept_bytes -= unit.bytes
         unit.kept = False
         unit.trace.kept -= 1
         return True
 
-    def drop_old(self, last_ns: int) -> None:
-        """Drop the spans of units whose latest span arrived at ``last_ns`` or earlier."""
-        for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
-            self.drop(unit)
+    def drop_old_kept(self, last_ns: int) -> None:
+        """Drop the spans of kept units whose latest span arrived at ``last_ns`` or earlier."""
+        for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.kept)]:
+            self._drop_kept(unit)
 
-    def drop(self, unit: GatheredUnit) -> None:
-        """Drop the spans of a unit."""
-        self.take(unit)
-        self._traces.drop_unit(unit)
+    def _drop_kept(self, unit: GatheredUnit) -> None:
+        self.take_kept(unit)
+        self.drop_unit(unit)
 
 
 class BriefUnit(NamedTuple):
@@ -575,45 +559,3 @@ class BriefUnit(NamedTuple):
     def key(self) -> UnitKey:
         """Its key in all other modules."""
         return unit_key(self.root)
-
-
-class BriefUnits:
-    """Brief units, in the order of arrival; most units are brief. A trace with further spans gets an ``OpenTrace``."""
-
-    def __init__(self, past: PastUnits) -> None:
-        self._past = past
-        self._units: OrderedDict[bytes, BriefUnit] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._units)
-
-    def __contains__(self, trace_id: bytes) -> bool:
-        return trace_id in self._units
-
-    def __iter__(self) -> Iterator[BriefUnit]:
-        return iter(self._units.values())
-
-    def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
-        """Keep a unit and return its bytes. Returns 0, and keeps nothing, if its trace is already known."""
-        trace_id, _, _, _, raw, _ = root
-        if trace_id in self._units or self._past.knows(trace_id):
-            return 0
-        size = len(raw) + SPAN_BYTES
-        self._units[trace_id] = _brief(BriefUnit, (root, ids, arrival, now_ns, size))
-        return size
-
-    def take(self, trace_id: bytes) -> BriefUnit | None:
-        """Remove and return the unit of a trace; None if it has no brief unit."""
-        return self._units.pop(trace_id, None)
-
-    def over(self, last_ns: int) -> list[ClosedUnit]:
-        """Remove and return the units that arrived at ``last_ns`` or earlier."""
-        units, closed = self._units, list[ClosedUnit]()
-        for root, _, _, came_ns, size in units.values():
-            if came_ns > last_ns:
-                break
-            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
-        for _ in closed:
-            units.popitem(last=False)
-        self._past.remember_unfollowed([unit[0] for unit in closed])
-        return closed
