@@ -71,28 +71,24 @@ class InnerUnits:
         )
 
 
-class InnerBooks(NamedTuple):
-    """The inner units of one configuration, and their books.
+class Books(NamedTuple):
+    """The books of one configuration.
 
     Attributes:
-        units: finds the inner units of a closed unit.
-        books: entry → books of its units, in the order of the configuration; entries that only other processes have follow.
+        root: books of the roots' units.
+        inner_units: finds the inner units of a closed unit.
+        inner: entry → books of its units, in the order of the configuration; entries that only other processes have follow.
     """
 
-    units: InnerUnits
-    books: Mapping[InnerGroup, UnitBooks]
+    root: UnitBooks
+    inner_units: InnerUnits
+    inner: Mapping[InnerGroup, UnitBooks]
 
-    @classmethod
-    def of(cls, units: InnerUnits, sampler: RateSampler) -> InnerBooks:
-        """Return empty books of each entry."""
-        return cls(units, {group: UnitBooks.of_inner(names, sampler) for group, names in units.metrics.items()})
-
-    def by_sampler(self, units: InnerUnits, sampler: RateSampler) -> InnerBooks:
+    def by_sampler(self, metrics: Sequence[str], inner_units: InnerUnits, sampler: RateSampler) -> Books:
         """Return the books of later units, with other metrics and rates of the same entries. Counts and remarks go on."""
-        return InnerBooks(
-            units,
-            {group: books.by_sampler(units.metrics.get(group, ()), sampler) for group, books in self.books.items()},
-        )
+        of_entry = inner_units.metrics.get
+        inner = {group: books.by_sampler(of_entry(group, ()), sampler) for group, books in self.inner.items()}
+        return Books(self.root.by_sampler(metrics, sampler), inner_units, inner)
 
 
 def inner_facts(inner: Unit, around: SamplingContext) -> SamplingContext:

@@ -20,8 +20,8 @@ from spanscore.core.span import InnerGroup, SamplingContext, SpanData, Unit, Uni
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, UnitBooks, matched_rules
 from spanscore.pipeline.in_force import ValueInForce
-from spanscore.pipeline.inner import InnerBooks, InnerUnits, inner_facts
-from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
+from spanscore.pipeline.inner import Books, InnerUnits, inner_facts
+from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
@@ -208,11 +208,13 @@ class UnitTracker:
     clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self._decisions = ValueInForce(
-            Decisions(self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed)
+        decisions = Decisions(
+            self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed
         )
-        self.notes = Notes()
-        self._inner = ValueInForce(InnerBooks.of(self.inner or _NO_ENTRIES, self.sampler))
+        entries = self.inner or _NO_ENTRIES
+        inner = {group: UnitBooks.of_inner(names, self.sampler) for group, names in entries.metrics.items()}
+        self._books = ValueInForce(Books(UnitBooks(decisions), entries, inner))
+        self.notes = self._books.now.root.notes
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
         self.recent = RecentUnitSpans()
         self._chosen: list[SampledUnit] = []
@@ -230,23 +232,21 @@ class UnitTracker:
     ) -> None:
         """Decide on units that begin from now on by other metrics, rates and inner units; ``open_units`` keep theirs."""
         self.metrics, self.sampler, self.inner = metrics, sampler, inner
-        self._decisions.change(self._decisions.now.by_sampler(metrics, sampler), open_units)
-        self._inner.change(self._inner.now.by_sampler(inner or _NO_ENTRIES, sampler), open_units)
+        self._books.change(self._books.now.by_sampler(metrics, inner or _NO_ENTRIES, sampler), open_units)
         self._skipped = self._on_span([], dict.fromkeys(metrics, Outcome.NOT_SAMPLED))
 
     def earlier_samplers(self) -> set[RateSampler]:
         """Return the samplers that only decide on open units."""
-        return {decisions.sampler for decisions in self._decisions.earlier}
+        return {books.root.decisions.sampler for books in self._books.earlier}
 
     def forget_closed(self, open_units: Collection[UnitKey]) -> None:
         """Forget the earlier metrics and rates of units that are not open any more."""
-        self._decisions.change(self._decisions.now, open_units)
-        self._inner.change(self._inner.now, open_units)
+        self._books.change(self._books.now, open_units)
 
     @property
     def inner_books(self) -> Mapping[InnerGroup, UnitBooks]:
         """Entry of ``units.also`` → the books of its units. Thread-safe."""
-        return self._inner.now.books
+        return self._books.now.inner
 
     @property
     def in_flight(self) -> dict[UnitKey, None]:
@@ -265,7 +265,7 @@ class UnitTracker:
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
         shared = self._shared.get(key)
-        self._enter(key, None if shared is None else frozenset(self._decisions.of(key).metrics) - shared)
+        self._enter(key, None if shared is None else frozenset(self._books.of(key).root.decisions.metrics) - shared)
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
@@ -281,20 +281,20 @@ class UnitTracker:
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that no metric can sample, immediately."""
-        own = self._decisions.of(facts.key)
-        is_earlier = own is not self._decisions.now
+        books = self._books.of(facts.key)
+        own, is_earlier = books.root.decisions, books is not self._books.now
         skipped = self._on_span([], dict.fromkeys(own.metrics, Outcome.NOT_SAMPLED)) if is_earlier else self._skipped
         decisions = own.skipped(facts)  # empty unless a rule matched
         pending.end({**skipped, **self._rules(decisions)} if decisions else skipped)
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Thread-safe."""
-        own = self._decisions.of(facts.key)
-        if own is self._decisions.now:
-            own.excluded(facts)
+        books = self._books.of(facts.key)
+        if books is self._books.now:
+            books.root.decisions.excluded(facts)
         else:
             self._enter(facts.key, None)
-            own.skipped(facts)
+            books.root.decisions.skipped(facts)
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Record that events of the unit were lost."""
@@ -332,7 +332,7 @@ class UnitTracker:
         if pending is not None:
             self.hold.keep(unit.key, unit.key.span_id, pending, now_ns)
         self.ledger.belongs(unit)
-        facts, decisions = unit.facts(), self._decisions.of(unit.key)
+        facts, decisions = unit.facts(), self._books.of(unit.key).root.decisions
         decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
@@ -344,7 +344,7 @@ class UnitTracker:
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return the decisions on the units of a trace and their outcomes; see ``Decisions.explain``. Thread-safe."""
-        explained = self._decisions.now.explain(trace_id)
+        explained = self._books.now.root.decisions.explain(trace_id)
         for group, books in self.inner_books.items():
             explained += [{**entry, "kind": str(group)} for entry in books.decisions.explain(trace_id)]
         return explained
@@ -420,7 +420,7 @@ class UnitTracker:
             at_work = self._at_work.pop(key, None)
             self._shared.pop(key, None)
             self.account_quotas.leave(key)
-            books = self._root_books(key) if at_work is None else at_work.books
+            books = self._books.of(key).root if at_work is None else at_work.books
             facts = SamplingContext(key) if unit is None else unit.facts()
             if unit is not None:
                 self.ledger.belongs(unit)
@@ -437,19 +437,16 @@ class UnitTracker:
             made = at_work.made if self.hold.attach else {}
             self.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
-    def _root_books(self, key: UnitKey) -> UnitBooks:
-        return UnitBooks(self._decisions.of(key), self.notes)
-
     def _books_of(self, unit: Unit) -> UnitBooks:
         """Return the books of a unit; another process may have inner units that this process's configuration lacks."""
         if unit.inner is None:
-            return self._root_books(unit.key)
-        own, now = self._inner.of(unit.key).books, self.inner_books
+            return self._books.of(unit.key).root
+        own, now = self._books.of(unit.key).inner, self.inner_books
         return own.get(unit.inner) or now.get(unit.inner) or self._open_books(unit.inner)
 
     def _open_books(self, group: InnerGroup) -> UnitBooks:
-        books, now = UnitBooks.of_inner((), self.sampler), self._inner.now
-        self._inner.now = now._replace(books={**now.books, group: books})  # another thread may be reading the books
+        books, now = UnitBooks.of_inner((), self.sampler), self._books.now
+        self._books.now = now._replace(inner={**now.inner, group: books})  # another thread may be reading the books
         return books
 
     def _export_pending(self, key: UnitKey, reason: str) -> None:
@@ -464,14 +461,14 @@ class UnitTracker:
         shared = self._shared.pop(unit.key, None)
         if shared is None:
             return unit
-        metrics = self._decisions.of(unit.key).metrics
+        metrics = self._books.of(unit.key).root.decisions.metrics
         return replace(unit, shared=shared, eligible_metrics=frozenset(metrics) - shared)
 
     def _enter(self, key: UnitKey, metrics: Collection[str] | None) -> None:
         """Make a unit eligible for these metrics; None = every metric in force at its start."""
-        decisions = self._decisions.of(key)
-        if metrics is None and decisions is not self._decisions.now:
-            metrics = decisions.metrics
+        books = self._books.of(key)
+        if metrics is None and books is not self._books.now:
+            metrics = books.root.decisions.metrics
         self.ledger.enter(key, metrics)
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
@@ -492,15 +489,15 @@ class UnitTracker:
         """
         if unit.eligible_metrics is not None and not unit.shared:  # another process decides on its inner units, too
             return ()
-        inner = self._inner.of(unit.key).units
-        parts = [part for part in inner.find(unit) if part.key not in self._at_work]
+        own = self._books.of(unit.key)
+        parts = [part for part in own.inner_units.find(unit) if part.key not in self._at_work]
         self.account_quotas.note_inner(len(parts))
         facts = unit.facts() if parts else None
-        if facts is None or not self._decisions.of(unit.key).sampler.records_root(facts):
+        if facts is None or not own.root.decisions.sampler.records_root(facts):
             return ()
         self.hold.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
         for part in parts:
-            self._inner.join(part.key, unit.key)
+            self._books.join(part.key, unit.key)
             self.join_inner(part.key, unit.key)
             self._books_of(part).ledger.enter(part.key, part.eligible_metrics)
         return [(part, inner_facts(part, facts)) for part in parts]
@@ -562,7 +559,7 @@ class UnitTracker:
 
     def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
         """Decide on the metrics that wait for the condition metrics' scores, when all of these metrics have scores."""
-        own, scores = self._decisions.of(key), {score.metric: score.quality for score in at_work.scores}
+        own, scores = at_work.books.decisions, {score.metric: score.quality for score in at_work.scores}
         if not own.condition_metrics <= scores.keys() | at_work.others.keys():
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
