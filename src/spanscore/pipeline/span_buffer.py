@@ -21,6 +21,8 @@ from spanscore.protocols import PendingSpan
 RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
 """Reasons for the export of a unit's spans."""
 _SECOND_NS = 1_000_000_000
+_FLUSH_WAIT_NS = 2 * _SECOND_NS
+"""Longest wait for a flush. A batch that took longer to fill needs no flush."""
 
 
 @dataclass(eq=False, repr=False)
@@ -34,14 +36,12 @@ class ExportPace:
         flush: begins to export the provider's spans, without blocking.
         on_flushed: called on another thread when a flush is done, to wake the span thread.
         batch: number of spans between two flushes: the size of the batch processor's exports.
-        flush_wait_ns: longest wait for a flush. A batch that took longer to fill needs no flush.
     """
 
     flush: Callable[[], Future[bool]]
     _: KW_ONLY
     on_flushed: Callable[[], None] = lambda: None
     batch: int = 512
-    flush_wait_ns: int = 2 * _SECOND_NS
 
     def __post_init__(self) -> None:
         self._left = self.batch
@@ -55,7 +55,7 @@ class ExportPace:
             if not self._flushing.done() and now_ns < self._flushing_until_ns:
                 return 0
             self._flushing, self._left, self._began_ns = None, self.batch, now_ns
-        if now_ns - self._began_ns >= self.flush_wait_ns:
+        if now_ns - self._began_ns >= _FLUSH_WAIT_NS:
             self._left, self._began_ns = self.batch, now_ns
         return self._left
 
@@ -65,7 +65,7 @@ class ExportPace:
         if self._left > 0 or self._flushing is not None:
             return
         self._flushing = self.flush()
-        self._flushing_until_ns = now_ns + self.flush_wait_ns
+        self._flushing_until_ns = now_ns + _FLUSH_WAIT_NS
         self._flushing.add_done_callback(lambda _: self.on_flushed())
 
     def wait_until_ns(self) -> int | None:

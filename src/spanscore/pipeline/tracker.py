@@ -182,7 +182,6 @@ class UnitTracker:
         inner: finds inner units; None = no span below a root is a unit of its own.
         join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
             inner unit.
-        clock: the event loop's clock, in seconds.
         notes: remarks on scores of the roots' units, for ``status()``.
         recent: the last units that were handed over, with their spans.
     """
@@ -205,7 +204,6 @@ class UnitTracker:
     rejection_reason: Callable[[], str | None] = lambda: None
     inner: InnerUnits | None = None
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
-    clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
         decisions = Decisions(
@@ -533,7 +531,7 @@ class UnitTracker:
         eligible = own.metrics if unit.eligible_metrics is None else unit.eligible_metrics
         all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
-            self._chosen += self.keeping.to_make(unit, facts, samples, self.clock())
+            self._chosen += self.keeping.to_make(unit, facts, samples, monotonic())
             self._turn_back(key, own.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
         chosen, others = self._sorted_out(key, decisions, books)
@@ -550,7 +548,7 @@ class UnitTracker:
         undecided = None if all_decided else facts
         self._at_work[key] = PendingUnit(books, others, undecided)
         self.account_quotas.enter(key, chosen, held)
-        now_s = self.clock()
+        now_s = monotonic()
         held_s = self.hold.park(unit, now_ns)
         while (oldest := self.hold.superfluous()) is not None:
             self._export_pending(oldest, "overflow")
