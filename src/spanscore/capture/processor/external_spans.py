@@ -32,7 +32,6 @@ from spanscore.capture.processor.external_unit import (
     Ids,
     OpenUnits,
     PlainSpan,
-    PlainSpans,
     Signal,
     facts_of,
     pass_on,
@@ -102,7 +101,6 @@ class ExternalSpans:
         self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.port
         self._sampler, self._turns = intake.sampler, intake.turns
         self._open = OpenUnits()
-        self._plain = PlainSpans()
         self._reading = ExternalReading(self._port, self.translator)
         self.units = 0
         self.untaken: Counter[str] = Counter()
@@ -217,15 +215,15 @@ class ExternalSpans:
         seen_unit = self._open.of.get(ids)
         if seen_unit is not None:  # another processor began it
             return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
-        above = None if span.parent is None else self._plain.of(span.parent[_IDS])
+        above = None if span.parent is None else self._open.plain.get(span.parent[_IDS])
         unit = None if above is None else above.unit_above()
         if unit is not None:
             self._add(unit, span, ids, role)
         elif role is _IGNORED:
-            self._plain.pass_by(ids, above)
+            if above is not None:
+                self._open.plain[ids] = above
         elif not self._is_claimed(span, role):
-            if self._plain.of(ids) is None:
-                self._settle_all(self._plain.start(ids, span, above))
+            self._settle_all(self._open.start_plain(ids, span, above))
         elif not (self.closed or context.is_judging() or self._is_step_of_earlier(span, front, around)):
             return isinstance(self._root_of(span, ids, role, front, above), FollowedUnit)
         return False
@@ -238,7 +236,7 @@ class ExternalSpans:
             return self._new(ids, span, role, front, above)
         late = claimed[-1]  # the topmost span
         late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
-        self._plain.end(late.ids)
+        self._open.end_plain(late.ids)
         self._absorb(late.unit, late.take_waiting(), late.ids[1])
         self._add(late.unit, span, ids, role)
         return late.unit
@@ -258,7 +256,7 @@ class ExternalSpans:
 
     def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ExternalUnit | None:
         """Return a unit for a span of an unnamed scope that is recognised at its end; None if it is not a root."""
-        plain = self._plain.end(ids)
+        plain = self._open.end_plain(ids)
         if plain is None:
             return None
         waiting = plain.take_waiting()
@@ -477,8 +475,9 @@ class ExternalSpans:
 
     def finish_ended(self, now_ns: int) -> None:
         """Hand on the units with an ended root, and the ended spans of all other units."""
-        for plain in self._plain.open():
-            self._settle_all([unit for unit in plain.take_waiting() if not isinstance(unit, FollowedUnit)])
+        for ids, plain in [*self._open.plain.items()]:
+            if plain.ids == ids:
+                self._settle_all([unit for unit in plain.take_waiting() if not isinstance(unit, FollowedUnit)])
         self._reading.finish_ended([*self._open.running.values()], now_ns)
 
     def unread_count(self) -> int:

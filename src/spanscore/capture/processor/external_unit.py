@@ -63,6 +63,8 @@ def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
 
 _REMEMBERED_NS: Final = 10_000_000_000
 """Time for which the spans of an ended root are remembered. A late child (a task left behind) must not become a root."""
+_MOST_PLAIN: Final = 10_000
+"""Number of remembered open plain spans, some 0.3 kB each. Above it, the oldest is forgotten."""
 MOST_UNITS: Final = 10_000
 MOST_SPANS: Final = 200_000
 """Number of remembered spans, some 0.2 kB each. Above it, the spans of the oldest ended roots are forgotten early."""
@@ -229,11 +231,13 @@ class OpenUnits:
 
     Attributes:
         of: trace id and span id → unit.
+        plain: trace id and span id → open plain span; for a span that is never a root, the plain span above it.
         running: units with an open root, oldest first.
     """
 
     def __init__(self) -> None:
         self.of: dict[tuple[int, int], ExternalUnit] = {}
+        self.plain: OrderedDict[Ids, PlainSpan] = OrderedDict()
         self.running: OrderedDict[UnitKey, ExternalUnit] = OrderedDict()
         self._ended: deque[tuple[int, ExternalUnit]] = deque()
         # Units that may continue: remembered up to a maximum.
@@ -271,53 +275,28 @@ class OpenUnits:
         except IndexError:  # empty, or another thread was faster
             return
 
-    def _forget(self, unit: ExternalUnit) -> None:
-        for ids in unit.spans:
-            self.of.pop(ids, None)
-
-
-_MOST_OPEN: Final = 10_000
-"""Number of remembered open spans, some 0.3 kB each. Above it, the oldest is forgotten."""
-
-
-class PlainSpans:
-    """Open spans that belong to no unit and are not claimed so far. A span that gets GenAI attributes later becomes a root.
-
-    Written by the application's threads without a lock: each step is one dict operation.
-    """
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[Ids, PlainSpan] = OrderedDict()
-
-    def start(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ExternalUnit]:
+    def start_plain(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ExternalUnit]:
         """Add a started span. Return the units that waited for the span that was removed to make room."""
-        self._open[ids] = PlainSpan(ids, span, above)
-        if len(self._open) <= _MOST_OPEN:
+        if ids in self.plain:  # another processor added it
             return []
-        _, oldest = self._open.popitem(last=False)
+        self.plain[ids] = PlainSpan(ids, span, above)
+        if len(self.plain) <= _MOST_PLAIN:
+            return []
+        _, oldest = self.plain.popitem(last=False)
         oldest.ended = True
         return oldest.take_waiting()
 
-    def pass_by(self, ids: Ids, above: PlainSpan | None) -> None:
-        """Remember the span above a span that is never a root."""
-        if above is not None:
-            self._open[ids] = above
-
-    def of(self, ids: Ids | None) -> PlainSpan | None:
-        """Return an open span, or the span above a span that is never a root; None if it is unknown."""
-        return None if ids is None else self._open.get(ids)
-
-    def open(self) -> list[PlainSpan]:
-        """Return the open spans."""
-        return [span for ids, span in list(self._open.items()) if span.ids == ids]
-
-    def end(self, ids: Ids) -> PlainSpan | None:
+    def end_plain(self, ids: Ids) -> PlainSpan | None:
         """Remove and return an ended span; None if it is not a plain span."""
-        span = self._open.pop(ids, None)
+        span = self.plain.pop(ids, None)
         if span is None or span.ids != ids:
             return None
         span.ended = True
         return span
+
+    def _forget(self, unit: ExternalUnit) -> None:
+        for ids in unit.spans:
+            self.of.pop(ids, None)
 
 
 PLAIN_GRACE_NS: Final = 2_000_000_000
