@@ -192,11 +192,6 @@ class GatheredUnit:
         times = times_of(root)
         self.end_ns = 0 if times is None else times[1]
 
-    @property
-    def key(self) -> UnitKey:
-        """Its key in all other modules."""
-        return unit_key(self.root)
-
     def add(self, span: WireSpan, arrival: int) -> int:
         """Add a claimed span; return the number of its kept bytes."""
         self.count += 1
@@ -554,8 +549,3 @@ class BriefUnit(NamedTuple):
     arrival: int
     last_ns: int
     bytes: int
-
-    @property
-    def key(self) -> UnitKey:
-        """Its key in all other modules."""
-        return unit_key(self.root)

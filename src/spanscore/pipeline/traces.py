@@ -48,6 +48,7 @@ from spanscore.pipeline.trace_index import (
     OpenTrace,
     OpenTraces,
     PastUnits,
+    unit_key,
 )
 
 _SHARE: Final = 4
@@ -117,12 +118,12 @@ class TraceTable:
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of the units whose root has arrived and that ``due`` has not returned yet."""
-        return {unit.key for unit in (*self._open_units, *self._brief.values(), *self._ready)}
+        return {unit_key(unit.root) for unit in (*self._open_units, *self._brief.values(), *self._ready)}
 
     def open_traces(self) -> set[bytes]:
         """Return the ids of the traces with an open unit, or with waiting claimed spans."""
         idle = {trace.id for trace in self._traces.idle}
-        waiting = {unit.key.trace_id.to_bytes(16) for unit in self._ready}
+        waiting = {unit.root[0] for unit in self._ready}
         return {*self._traces.by_id}.difference(idle).union(waiting, self._brief)
 
     def next_due_ns(self) -> int | None:
