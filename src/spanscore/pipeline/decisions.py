@@ -196,7 +196,7 @@ class _Closed:
         facts: facts of a unit that no rule matched and no rate sampled.
     """
 
-    by: Decisions
+    by: UnitBooks
     decisions: dict[str, Decision] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -204,11 +204,14 @@ class _Closed:
 
 
 @dataclass(eq=False, repr=False)
-class Decisions:
-    """Calls the sampler on units, and settles their outcomes in the ledger. Call on the span thread, except for ``explain``.
+class UnitBooks:
+    """The decisions, outcomes and remarks of the roots' units, or of the inner units of one entry.
+
+    It calls the sampler on units, and settles their outcomes in the ledger. Call on the span thread, except for ``explain``.
 
     Attributes:
-        metrics: names of all metrics.
+        metrics: names of the metrics that score these units.
+        notes: remarks on scores for ``status()``.
         known: index of the units with a decision.
         noticed: called once for every unit with a decision. Called on any thread.
         kept: number of remembered closed units, and of units that sampling excluded when they began.
@@ -222,6 +225,7 @@ class Decisions:
     known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
     noticed: Callable[[SamplingContext], None] = lambda facts: None
     kept: int = _KEPT
+    notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
         self.condition_metrics = self.sampler.condition_metrics
@@ -232,10 +236,15 @@ class Decisions:
         self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[tuple[SamplingContext, Decisions]] = deque(maxlen=self.kept)
+        self._excluded: deque[tuple[SamplingContext, UnitBooks]] = deque(maxlen=self.kept)
 
-    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> Decisions:
-        """Return an object that decides on later units by other metrics and rates, and remembers the same units."""
+    @classmethod
+    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
+        """Return the books of the inner units of one entry; ``feedback`` finds roots only."""
+        return cls(metrics, sampler, Ledger(metrics, source=semconv.SOURCE_INNER), known=ClosedUnitIndex(kept=0))
+
+    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
+        """Return the books of later units, with other metrics and rates; counts, remarks and remembered units go on."""
         self.ledger.change(metrics)
         after = replace(self, metrics=metrics, sampler=sampler)
         after._lock, after._closed, after._excluded = self._lock, self._closed, self._excluded
@@ -325,17 +334,21 @@ class Decisions:
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give this outcome to every open metric of a unit; return these metrics with the outcome."""
+        """Give this outcome to every open metric of a unit, with a remark; return these metrics with the outcome."""
         outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
+        self.notes.unscored(key, outcomes, reason)
         return outcomes
 
-    def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
-        """Settle the metrics of these scores; return the scores whose metric had no outcome before."""
-        settle = self.ledger.settle
+    def settle_scores(self, unit: Unit, scores: Sequence[Score]) -> list[Score]:
+        """Settle the metrics of these scores, with remarks; return the scores whose metric had no outcome before."""
+        key, settle = unit.key, self.ledger.settle
+        if unit.inner is not None:
+            scores = [from_source(score, unit, semconv.SOURCE_INNER) for score in scores]
         counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.counted_as for score in counted}, reasons)
+        self.notes.scored(key, counted)
         return counted
 
     def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _NO_REASON) -> None:
@@ -386,52 +399,6 @@ class Decisions:
                 for name in metrics
             },
         }
-
-
-@dataclass(frozen=True, eq=False)
-class UnitBooks:
-    """The decisions, outcomes and remarks of the roots' units, or of the inner units of one entry.
-
-    Attributes:
-        notes: remarks on scores for ``status()``.
-    """
-
-    decisions: Decisions
-    notes: Notes = field(default_factory=Notes)
-
-    @classmethod
-    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
-        """Return the books of the inner units of one entry."""
-        ledger = Ledger(metrics, source=semconv.SOURCE_INNER)
-        return cls(Decisions(metrics, sampler, ledger, known=ClosedUnitIndex(kept=0)))  # ``feedback`` finds roots only
-
-    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
-        """Return the books of later units, with other metrics and rates. Counts and remarks go on."""
-        return replace(self, decisions=self.decisions.by_sampler(metrics, sampler))
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger of these units."""
-        return self.decisions.ledger
-
-    @property
-    def metrics(self) -> Sequence[str]:
-        """Names of the metrics that score these units."""
-        return self.decisions.metrics
-
-    def settle_scores(self, unit: Unit, scores: Sequence[Score]) -> list[Score]:
-        """Settle the metrics of these scores, with remarks; return the scores that were counted."""
-        if unit.inner is not None:
-            scores = [from_source(score, unit, semconv.SOURCE_INNER) for score in scores]
-        counted = self.decisions.settle_scores(unit.key, scores)
-        self.notes.scored(unit.key, counted)
-        return counted
-
-    def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give this outcome to every open metric of a unit, with a remark; return these metrics with the outcome."""
-        outcomes = self.decisions.settle_rest(key, outcome, reason)
-        self.notes.unscored(key, outcomes, reason)
-        return outcomes
 
 
 def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:

@@ -18,9 +18,9 @@ from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, unit_attributes
 from spanscore.core.span import InnerGroup, SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, UnitBooks, matched_rules
+from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnitSpans, UnitBooks, matched_rules
 from spanscore.pipeline.in_force import ValueInForce
-from spanscore.pipeline.inner import Books, InnerUnits, inner_facts
+from spanscore.pipeline.inner import Books, find_inner_units, inner_facts
 from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.sampling import RateSampler
@@ -156,7 +156,6 @@ class AccountQuotas:
 
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
-_NO_ENTRIES: Final = InnerUnits({})
 _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
@@ -179,7 +178,7 @@ class UnitTracker:
         hold: holds spans until they are exported.
         known: remembers every closed unit.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
-        inner: finds inner units; None = no span below a root is a unit of its own.
+        inner: entry of ``units.also`` → names of the metrics that score its inner units.
         join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
             inner unit.
         notes: remarks on scores of the roots' units, for ``status()``.
@@ -202,17 +201,16 @@ class UnitTracker:
     sources: Sequence[ScoreSource] = ()
     known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
     rejection_reason: Callable[[], str | None] = lambda: None
-    inner: InnerUnits | None = None
+    inner: Mapping[InnerGroup, Sequence[str]] = field(default_factory=dict)
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
 
     def __post_init__(self) -> None:
-        decisions = Decisions(
+        root = UnitBooks(
             self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed
         )
-        entries = self.inner or _NO_ENTRIES
-        inner = {group: UnitBooks.of_inner(names, self.sampler) for group, names in entries.metrics.items()}
-        self._books = ValueInForce(Books(UnitBooks(decisions), entries, inner))
-        self.notes = self._books.now.root.notes
+        inner = {group: UnitBooks.of_inner(names, self.sampler) for group, names in self.inner.items()}
+        self._books = ValueInForce(Books(root, self.inner, inner))
+        self.notes = root.notes
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
         self.recent = RecentUnitSpans()
         self._chosen: list[SampledUnit] = []
@@ -224,18 +222,18 @@ class UnitTracker:
         self,
         metrics: Sequence[str],
         sampler: RateSampler,
-        inner: InnerUnits | None,
+        inner: Mapping[InnerGroup, Sequence[str]],
         *,
         open_units: Collection[UnitKey],
     ) -> None:
         """Decide on units that begin from now on by other metrics, rates and inner units; ``open_units`` keep theirs."""
         self.metrics, self.sampler, self.inner = metrics, sampler, inner
-        self._books.change(self._books.now.by_sampler(metrics, inner or _NO_ENTRIES, sampler), open_units)
+        self._books.change(self._books.now.by_sampler(metrics, inner, sampler), open_units)
         self._skipped = self._on_span([], dict.fromkeys(metrics, Outcome.NOT_SAMPLED))
 
     def earlier_samplers(self) -> set[RateSampler]:
         """Return the samplers that only decide on open units."""
-        return {books.root.decisions.sampler for books in self._books.earlier}
+        return {books.root.sampler for books in self._books.earlier}
 
     def forget_closed(self, open_units: Collection[UnitKey]) -> None:
         """Forget the earlier metrics and rates of units that are not open any more."""
@@ -263,7 +261,7 @@ class UnitTracker:
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
         shared = self._shared.get(key)
-        self._enter(key, None if shared is None else frozenset(self._books.of(key).root.decisions.metrics) - shared)
+        self._enter(key, None if shared is None else frozenset(self._books.of(key).root.metrics) - shared)
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
@@ -280,7 +278,7 @@ class UnitTracker:
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that no metric can sample, immediately."""
         books = self._books.of(facts.key)
-        own, is_earlier = books.root.decisions, books is not self._books.now
+        own, is_earlier = books.root, books is not self._books.now
         skipped = self._on_span([], dict.fromkeys(own.metrics, Outcome.NOT_SAMPLED)) if is_earlier else self._skipped
         decisions = own.skipped(facts)  # empty unless a rule matched
         pending.end({**skipped, **self._rules(decisions)} if decisions else skipped)
@@ -289,10 +287,10 @@ class UnitTracker:
         """Count the unit, and remember it for ``explain``. Thread-safe."""
         books = self._books.of(facts.key)
         if books is self._books.now:
-            books.root.decisions.excluded(facts)
+            books.root.excluded(facts)
         else:
             self._enter(facts.key, None)
-            books.root.decisions.skipped(facts)
+            books.root.skipped(facts)
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Record that events of the unit were lost."""
@@ -330,7 +328,7 @@ class UnitTracker:
         if pending is not None:
             self.hold.keep(unit.key, unit.key.span_id, pending, now_ns)
         self.ledger.belongs(unit)
-        facts, decisions = unit.facts(), self._books.of(unit.key).root.decisions
+        facts, decisions = unit.facts(), self._books.of(unit.key).root
         decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
@@ -341,10 +339,10 @@ class UnitTracker:
         return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return the decisions on the units of a trace and their outcomes; see ``Decisions.explain``. Thread-safe."""
-        explained = self._books.now.root.decisions.explain(trace_id)
+        """Return the decisions on the units of a trace and their outcomes; see ``UnitBooks.explain``. Thread-safe."""
+        explained = self._books.now.root.explain(trace_id)
         for group, books in self.inner_books.items():
-            explained += [{**entry, "kind": str(group)} for entry in books.decisions.explain(trace_id)]
+            explained += [{**entry, "kind": str(group)} for entry in books.explain(trace_id)]
         return explained
 
     def next_due_ns(self) -> int | None:
@@ -373,7 +371,7 @@ class UnitTracker:
     def take_over(self, job: Job) -> None:
         """Accept a unit from another process. The scores are treated like those of a unit of this process."""
         key, books = job.unit.key, self._books_of(job.unit)
-        if books.decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
+        if books.made_elsewhere(key, job.decisions, others=job.undecided is not None):
             books.ledger.belongs(job.unit)
             self.hold.root_ended(key)
             self._at_work[key] = PendingUnit(books, {}, job.undecided)
@@ -423,7 +421,7 @@ class UnitTracker:
             if unit is not None:
                 self.ledger.belongs(unit)
                 self.keeping.report_missing(facts, unit, outcome)
-            self._turn_back(key, books.decisions.lost(facts, outcome), now_ns)
+            self._turn_back(key, books.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: PendingUnit, result: JobResult) -> None:
         """Export a unit's spans, if this process holds them, because all its scores have arrived."""
@@ -459,26 +457,26 @@ class UnitTracker:
         shared = self._shared.pop(unit.key, None)
         if shared is None:
             return unit
-        metrics = self._books.of(unit.key).root.decisions.metrics
+        metrics = self._books.of(unit.key).root.metrics
         return replace(unit, shared=shared, eligible_metrics=frozenset(metrics) - shared)
 
     def _enter(self, key: UnitKey, metrics: Collection[str] | None) -> None:
         """Make a unit eligible for these metrics; None = every metric in force at its start."""
         books = self._books.of(key)
         if metrics is None and books is not self._books.now:
-            metrics = books.root.decisions.metrics
+            metrics = books.root.metrics
         self.ledger.enter(key, metrics)
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         """Decide on an ended unit, and then on its inner units."""
-        inside = () if self.inner is None else self._open_inner(unit)
+        inside = self._open_inner(unit) if self.inner else ()
         for each, facts in ((unit, None), *inside):
             books = self._books_of(each)
             try:
                 self._decide_on(each, each.facts() if facts is None else facts, books, now_ns, lost, reason)
             except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
                 log_internal_error("decide on a unit", error)
-                self._turn_back(each.key, books.decisions.settle_rest(each.key, Outcome.INCOMPLETE), now_ns)
+                self._turn_back(each.key, books.settle_rest(each.key, Outcome.INCOMPLETE), now_ns)
 
     def _open_inner(self, unit: Unit) -> Sequence[tuple[Unit, SamplingContext]]:
         """Make the inner units of a recorded unit eligible, each with the facts that decide on it.
@@ -488,10 +486,10 @@ class UnitTracker:
         if unit.eligible_metrics is not None and not unit.shared:  # another process decides on its inner units, too
             return ()
         own = self._books.of(unit.key)
-        parts = [part for part in own.inner_units.find(unit) if part.key not in self._at_work]
+        parts = [part for part in find_inner_units(unit, own.entries) if part.key not in self._at_work]
         self.account_quotas.note_inner(len(parts))
         facts = unit.facts() if parts else None
-        if facts is None or not own.root.decisions.sampler.records_root(facts):
+        if facts is None or not own.root.sampler.records_root(facts):
             return ()
         self.hold.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
         for part in parts:
@@ -511,12 +509,10 @@ class UnitTracker:
     ) -> None:
         books.ledger.belongs(unit)
         if unit.complete:
-            self._choose(unit, facts, books.decisions.first(facts, unit.eligible_metrics), None, now_ns)
+            self._choose(unit, facts, books.first(facts, unit.eligible_metrics), None, now_ns)
             return
         self.keeping.report_missing(facts, unit, lost)
-        outcomes = books.decisions.lost(facts, lost, reason)
-        books.notes.unscored(unit.key, {name: end for name, end in outcomes.items() if end is lost}, reason)
-        self._turn_back(unit.key, outcomes, now_ns)
+        self._turn_back(unit.key, books.lost(facts, lost, reason), now_ns)
 
     def _choose(
         self,
@@ -527,18 +523,17 @@ class UnitTracker:
         now_ns: int,
     ) -> None:
         key, books = unit.key, self._books_of(unit)
-        own = books.decisions
-        eligible = own.metrics if unit.eligible_metrics is None else unit.eligible_metrics
+        eligible = books.metrics if unit.eligible_metrics is None else unit.eligible_metrics
         all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
             self._chosen += self.keeping.to_make(unit, facts, samples, monotonic())
-            self._turn_back(key, own.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
+            self._turn_back(key, books.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
         chosen, others = self._sorted_out(key, decisions, books)
         held = size_bytes_of(unit, samples)
         if not chosen or not self.queue.reserve(held):
             if not all_decided:  # the scores that rules read will not arrive
-                others |= self._sorted_out(key, own.rest(facts, {}), books)[1]
+                others |= self._sorted_out(key, books.rest(facts, {}), books)[1]
             self.keeping.report_missing(facts, unit, Outcome.QUEUE_FULL)
             self._turn_back(key, others | books.settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
             return
@@ -557,7 +552,7 @@ class UnitTracker:
 
     def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
         """Decide on the metrics that wait for the condition metrics' scores, when all of these metrics have scores."""
-        own, scores = at_work.books.decisions, {score.metric: score.quality for score in at_work.scores}
+        own, scores = at_work.books, {score.metric: score.quality for score in at_work.scores}
         if not own.condition_metrics <= scores.keys() | at_work.others.keys():
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
@@ -577,7 +572,7 @@ class UnitTracker:
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         others |= dict.fromkeys(taken.keys() - self.account_quotas.with_room(taken), Outcome.QUEUE_FULL)
-        books.decisions.settle(key, others)
+        books.settle(key, others)
         return {name: decision for name, decision in taken.items() if name not in others}, others
 
     def _turn_back(

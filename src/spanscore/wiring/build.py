@@ -35,7 +35,6 @@ from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnits
 from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation, quota_of
 from spanscore.pipeline.in_force import SamplerInForce, ValueInForce
-from spanscore.pipeline.inner import InnerUnits
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs
 from spanscore.pipeline.ledger import Ledger
@@ -278,7 +277,7 @@ class Pipeline:
     def _change_populations(self, open_units: Collection[UnitKey]) -> None:
         """Decide on units that begin from now on by other metrics and rates."""
         names = list(self.of_units)
-        self.units.change(names, self.sampler, self._inner_units(), open_units=open_units)
+        self.units.change(names, self.sampler, self.of_inner, open_units=open_units)
         self.hold.attach = self.settings.outputs.span and bool(names)
         self.revisions.metrics, self.revisions.sampler = names, self.sampler
         self.revisions.ledger.change(names)
@@ -561,7 +560,7 @@ class Pipeline:
             sources=self.sources,
             known=self.known,
             rejection_reason=rejection_reason_of(self.queue, settings),
-            inner=self._inner_units(),
+            inner=self.of_inner,
             join_inner=self.scoring.join,
         )
         turns = self.sessions.ids if self.of_sessions else None
@@ -569,9 +568,6 @@ class Pipeline:
         self.span_thread = SpanThread(
             self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
         )
-
-    def _inner_units(self) -> InnerUnits | None:
-        return InnerUnits(self.of_inner) if self.of_inner else None
 
     def _make_feedback(self) -> None:
         sampling = self.settings.sampling.feedback
