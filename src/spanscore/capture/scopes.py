@@ -205,13 +205,12 @@ class Scopes:
             )
         return read_scope == scope
 
-    def notes(self) -> list[str]:
-        """Return the notes on scopes for `status()`: read by content, superseded, or listed but without spans."""
-        return scope_notes(self.listed, [self])
-
 
 def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
-    """Return the notes on scopes for `status()`; ``listed`` are the prefixes of scopes that the configuration names."""
+    """Return the notes on scopes for `status()`: read by content, superseded, or listed but without spans.
+
+    ``listed`` are the prefixes of scopes that the configuration names, and ``processes`` the scopes of each traced process.
+    """
     all_scopes = [*processes]
     by_content = sorted({scope for scopes in all_scopes for scope in scopes.by_content.copy()})
     superseded = {scope: by for scopes in all_scopes for scope, by in scopes.superseded.copy().items()}

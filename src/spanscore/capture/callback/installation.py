@@ -30,31 +30,12 @@ class _Switch:
     def __init__(self) -> None:
         self.installed: Installation | None = None
         self._lock = Lock()
-        self._is_registered = False
+        self.is_registered = False
 
     def get(self) -> BaseCallbackHandler | None:
         """Return the installed handler for a configured run; None without a handler, and inside a judge's call."""
         installed = self.installed
         return installed.handler if installed is not None and not context.is_judging() else None
-
-    def put(self, new: Installation | None, instead_of: Installation | None = None) -> Installation | None:
-        """Install ``new`` and return the previous installation; None uninstalls ``instead_of`` if that is installed."""
-        with self._lock:
-            before = self.installed
-            if new is not None or before is instead_of:
-                self.installed = new
-            return before
-
-    def register(self) -> None:
-        """Register the hook with LangChain, once."""
-        with self._lock:
-            if not self._is_registered:
-                from langchain_core.tracers.context import (
-                    register_configure_hook,  # brings the LangSmith client: 290 ms
-                )
-
-                register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
-                self._is_registered = True
 
 
 _switch = _Switch()
@@ -78,15 +59,24 @@ class Installation:
 
     def install(self) -> None:
         """Attach the handler to every chain that starts from now on, in the place of an installed handler."""
-        _switch.register()
-        self.handler.installed_ns = time_ns()
-        before = _switch.put(self)
+        with _switch._lock:
+            if not _switch.is_registered:
+                from langchain_core.tracers.context import (
+                    register_configure_hook,  # brings the LangSmith client: 290 ms
+                )
+
+                register_configure_hook(cast("ContextVar[Any]", _switch), inheritable=True)  # only get() is ever called
+                _switch.is_registered = True
+            self.handler.installed_ns = time_ns()
+            before, _switch.installed = _switch.installed, self
         if before is not None and before is not self:
             before.replaced(self.name)
 
     def uninstall(self) -> None:
         """Detach the handler from further chains; running chains are recorded to their end."""
-        _switch.put(None, instead_of=self)
+        with _switch._lock:
+            if _switch.installed is self:
+                _switch.installed = None
 
     def notes(self) -> list[str]:
         """Return the reason for which no further run is recorded, for ``status()``; empty while runs are recorded."""

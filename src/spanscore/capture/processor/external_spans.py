@@ -36,7 +36,7 @@ from spanscore.capture.processor.external_unit import (
     facts_of,
     pass_on,
 )
-from spanscore.capture.scopes import Role, Scopes, library_of, root_role
+from spanscore.capture.scopes import Role, Scopes, library_of, root_role, scope_notes
 from spanscore.core import context
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.codecs.sdk import attributes_of
@@ -498,7 +498,7 @@ class ExternalSpans:
             untaken["log records with content came for no span that ended after them"] = logs.unjoined
             untaken["log records with content had no room"] = logs.dropped
         counted = [f"{spans:,} {reason}" for reason, spans in untaken.items() if spans]
-        return [*self.scopes.notes(), *self.translator.notes(), *counted]
+        return [*scope_notes(self.scopes.listed, [self.scopes]), *self.translator.notes(), *counted]
 
 
 def _scope(span: ReadableSpan) -> str:
