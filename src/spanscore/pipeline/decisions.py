@@ -22,6 +22,8 @@ from spanscore.pipeline.sampling import RateSampler
 
 _KEPT: Final = 1_000
 """Number of kept units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+_REMEMBERED_UNITS: Final = 10_000
+"""Number of indexed units: 0.2 kB each, and 0.2 kB for a key."""
 _LONGEST: Final = 200
 """Maximum number of characters of a kept metadata text."""
 _MOST_WHOLE: Final = 100
@@ -47,22 +49,32 @@ class RecentUnit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class RecentUnits:
-    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Thread-safe: each step is one operation of
-    a deque.
+    """Keeps the ids of the last units for ``feedback``, and their facts, without content, for ``scorer.preview()``.
+
+    Thread-safe: each step is one operation of a dict or a deque.
 
     Attributes:
         metadata: metadata keys to keep, if the values are texts, numbers or booleans.
-        kept: number of kept units.
+        kept: number of units with kept facts.
+        indexed: number of units that are found by their trace and by the application's key.
         clock: nanoseconds since the epoch.
     """
 
     metadata: Sequence[str] = ()
     _: KW_ONLY
     kept: int = _KEPT
+    indexed: int = _REMEMBERED_UNITS
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
         self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self.kept)
+        self._index: OrderedDict[UnitKey, None] = OrderedDict()
+        self._keys: OrderedDict[str, UnitKey] = OrderedDict()
+
+    def use_metadata(self, metadata: Sequence[str]) -> None:
+        """Keep these keys of later units, and forget the facts of earlier ones."""
+        self.metadata = metadata
+        self._units.clear()
 
     def followed(self, facts: SamplingContext) -> None:
         """Remember a unit with all its facts."""
@@ -84,6 +96,20 @@ class RecentUnits:
             RecentUnit(facts if followed else facts._replace(tool_calls=None, models=None, scores=None), closed_ns)
             for facts, closed_ns, followed in self._units.copy()
         ]
+
+    def closed(self, facts: SamplingContext) -> None:
+        """Remember a unit, and its key if its metadata have one. O(1)."""
+        keep_latest(self._index, facts.key, None, self.indexed)
+        if key := feedback_key_of(facts.metadata):
+            keep_latest(self._keys, key, facts.key, self.indexed)
+
+    def of_trace(self, trace_id: int) -> list[UnitKey]:
+        """Return the units of a trace, in the order in which they closed."""
+        return [key for key in list(self._index) if key.trace_id == trace_id]
+
+    def of_key(self, key: str) -> UnitKey | None:
+        """Return the latest unit with this key; None if no known unit has it."""
+        return self._keys.get(key)
 
     def _listed(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with only the listed metadata. ``_replace`` would take three times as long."""
@@ -123,41 +149,11 @@ def _is_small(value: Any) -> bool:
 
 K = TypeVar("K")
 V = TypeVar("V")
-_REMEMBERED_UNITS: Final = 10_000
-"""Number of remembered units: 0.2 kB each, and 0.2 kB for a key."""
 
 
 def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
     """Return the application's own key of a unit; None if its metadata have none."""
     return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
-
-
-@dataclass(eq=False, repr=False)
-class ClosedUnitIndex:
-    """Finds the last ``kept`` closed units by trace and by the application's key. Thread-safe: each step is one operation of a
-    dict.
-    """
-
-    recent: RecentUnits = field(default_factory=RecentUnits)
-    kept: int = _REMEMBERED_UNITS
-
-    def __post_init__(self) -> None:
-        self._units: OrderedDict[UnitKey, None] = OrderedDict()
-        self._keys: OrderedDict[str, UnitKey] = OrderedDict()
-
-    def closed(self, facts: SamplingContext) -> None:
-        """Remember a unit, and its key if its metadata have one. O(1)."""
-        keep_latest(self._units, facts.key, None, self.kept)
-        if key := feedback_key_of(facts.metadata):
-            keep_latest(self._keys, key, facts.key, self.kept)
-
-    def of_trace(self, trace_id: int) -> list[UnitKey]:
-        """Return the units of a trace, in the order in which they closed."""
-        return [key for key in list(self._units) if key.trace_id == trace_id]
-
-    def of_key(self, key: str) -> UnitKey | None:
-        """Return the latest unit with this key; None if no known unit has it."""
-        return self._keys.get(key)
 
 
 def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
@@ -222,7 +218,7 @@ class UnitBooks:
     sampler: RateSampler
     ledger: Ledger
     _: KW_ONLY
-    known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
+    known: RecentUnits = field(default_factory=RecentUnits)
     noticed: Callable[[SamplingContext], None] = lambda facts: None
     kept: int = _KEPT
     notes: Notes = field(default_factory=Notes)
@@ -241,7 +237,7 @@ class UnitBooks:
     @classmethod
     def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
         """Return the books of the inner units of one entry; ``feedback`` finds roots only."""
-        return cls(metrics, sampler, Ledger(metrics, source=semconv.SOURCE_INNER), known=ClosedUnitIndex(kept=0))
+        return cls(metrics, sampler, Ledger(metrics, source=semconv.SOURCE_INNER), known=RecentUnits(indexed=0))
 
     def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
         """Return the books of later units, with other metrics and rates; counts, remarks and remembered units go on."""
@@ -256,7 +252,7 @@ class UnitBooks:
         Without ``eligible``, the unit is eligible for all metrics.
         """
         self.noticed(facts)
-        self.known.recent.followed(facts)
+        self.known.followed(facts)
         names = self._first if eligible is None else tuple(eligible)
         return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
@@ -285,7 +281,7 @@ class UnitBooks:
         """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise {}."""
         self.noticed(facts)
         self.known.closed(facts)
-        kept = self.known.recent.skipped(facts)
+        kept = self.known.skipped(facts)
         decisions: dict[str, Decision] = {}
         if self.sampler.matches(facts):
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
@@ -300,7 +296,7 @@ class UnitBooks:
         self.ledger.record_rejected(Outcome.NOT_SAMPLED)
         self.noticed(facts)
         self.known.closed(facts)
-        self.known.recent.excluded(facts)
+        self.known.excluded(facts)
         self._excluded.append((facts, self))
 
     def _decided(

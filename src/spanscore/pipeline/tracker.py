@@ -18,7 +18,7 @@ from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, unit_attributes
 from spanscore.core.span import InnerGroup, SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnitSpans, UnitBooks, matched_rules
+from spanscore.pipeline.decisions import RecentUnits, RecentUnitSpans, UnitBooks, matched_rules
 from spanscore.pipeline.in_force import ValueInForce
 from spanscore.pipeline.inner import Books, find_inner_units, inner_facts
 from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span, log_failures
@@ -199,7 +199,7 @@ class UnitTracker:
     revisions: Revisions
     keeping: SampleObservers
     sources: Sequence[ScoreSource] = ()
-    known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
+    known: RecentUnits = field(default_factory=RecentUnits)
     rejection_reason: Callable[[], str | None] = lambda: None
     inner: Mapping[InnerGroup, Sequence[str]] = field(default_factory=dict)
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None

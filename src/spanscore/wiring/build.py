@@ -31,7 +31,7 @@ from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.pipeline.annotations import FeedbackScales
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnits
+from spanscore.pipeline.decisions import RecentUnits
 from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation, quota_of
 from spanscore.pipeline.in_force import SamplerInForce, ValueInForce
@@ -286,8 +286,8 @@ class Pipeline:
             self.feedback.kept.decide = self.sampler.for_feedback
         for source in self.sources:
             source.ledger.change(self.shadowing if source.scores_traffic else names)
-        if tuple(self.known.recent.metadata) != self.settings.listed_metadata:
-            self.known.recent = RecentUnits(self.settings.listed_metadata)
+        if tuple(self.known.metadata) != self.settings.listed_metadata:
+            self.known.use_metadata(self.settings.listed_metadata)
         self.on_demand |= fields_on_demand(self.metrics.values())
         self.engine.pipeline = self.builder = replace(self.builder, on_demand=self.on_demand)
 
@@ -515,7 +515,7 @@ class Pipeline:
         """Make units, revisions and sessions, and the span thread that owns them."""
         settings = self.settings
         self.keeping = SampleObservers(self.queue)
-        self.known = ClosedUnitIndex(RecentUnits(settings.listed_metadata))
+        self.known = RecentUnits(settings.listed_metadata)
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = Revisions(
             list(self.of_units),
