@@ -135,8 +135,6 @@ class EndedSession(NamedTuple):
     Attributes:
         id: the application's own id.
         key: key in the ledger of sessions.
-        turns: number of its turns.
-        revision: number of its earlier ends.
         unit: the last turn, which represents the conversation.
         samples: the whole conversation, or an outcome if it has no messages.
         why_incomplete: why the conversation is ``incomplete``; None if every turn is present.
@@ -145,8 +143,6 @@ class EndedSession(NamedTuple):
     id: str
     key: UnitKey
     end: SessionEnd
-    turns: int
-    revision: int
     unit: Unit
     samples: Samples
     why_incomplete: str | None
@@ -293,8 +289,6 @@ class SessionTable:
             id=session.id,
             key=session.key,
             end=end,
-            turns=session.turns,
-            revision=session.revision,
             unit=session.as_unit(end),
             samples=session.samples(),
             why_incomplete=self._why_incomplete(session, end),

@@ -354,7 +354,7 @@ class OtlpSpans:
 
     def received(self) -> ServeState:
         """Return the counts of received and waiting spans for ``status()``. Thread-safe."""
-        counts, total = self.counts, self.streams.total_counts(self.table)
+        counts = self.counts
         return ServeState(
             requests=counts.requests,
             spans=counts.spans,
@@ -364,12 +364,7 @@ class OtlpSpans:
             ours=counts.ours,
             unclaimed=counts.unclaimed,
             unread=dict(counts.unread),
-            open=total.open,
-            waiting_for_root=total.waiting_for_root,
-            orphans=total.orphans,
-            late=total.late,
-            duplicates=total.duplicates,
-            revisions=total.revisions,
+            **self.streams.total_counts(self.table)._asdict(),
             dialects={name: (of.spans, of.without_content) for name, of in self.translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),

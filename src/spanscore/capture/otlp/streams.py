@@ -91,7 +91,6 @@ _NO_LIMIT = 1_000_000_000
 class TableCounts(NamedTuple):
     """The sums of the counters of ``TraceTable`` over several tables."""
 
-    bytes: int = 0
     open: int = 0
     waiting_for_root: int = 0
     orphans: int = 0
@@ -164,7 +163,7 @@ class Streams:
         if stream is None:
             return 0
         counts = TableCounts.of(stream.table, self._counts_of_ended)
-        self._counts_of_ended = counts._replace(bytes=0, open=0, waiting_for_root=0)
+        self._counts_of_ended = counts._replace(open=0, waiting_for_root=0)
         return stream.table.open + len(stream.copies)
 
     def get(self, name: Hashable) -> OpenStream | None:
