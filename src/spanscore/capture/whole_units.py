@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from time import time_ns
-from typing import NamedTuple
 
 from opentelemetry.trace import Span, Tracer, get_current_span
 
@@ -60,11 +59,8 @@ class ImmediateReceiver:
         self._closed = True
 
 
-class _Submission(NamedTuple):
-    unit: Unit
-    samples: Samples
-    pending: PendingSpan | None
-    sampled: bool
+_Submission = tuple[Unit, Samples, PendingSpan | None, bool]
+"""A unit with its samples, its pending span, and whether it is scored at the sampling rate only."""
 
 
 class SubmittedSamples(ImmediateReceiver):
@@ -105,8 +101,7 @@ class SubmittedSamples(ImmediateReceiver):
         if session is not None and self._turns is not None:
             self._turns.record_start(session, unit.spans[0].start_ns)
         self._submitted += 1
-        submission = _Submission(unit, samples, pending, sampled)
-        self._event_queue.put(self, submission, size_bytes_of(unit, samples), never_drop=True)
+        self._event_queue.put(self, (unit, samples, pending, sampled), size_bytes_of(unit, samples), never_drop=True)
         self._event_queue.nudge()
         return f"{ids.trace_id:032x}"
 

@@ -121,6 +121,7 @@ class SpanBuffer:
 
     def __post_init__(self) -> None:
         self._roots: dict[UnitKey, PendingSpan] = {}
+        self._marks: dict[UnitKey, Mapping[str, str]] = {}  # root of an inner unit → its further attributes
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._leaving: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
@@ -175,7 +176,7 @@ class SpanBuffer:
         if room.root is not None:
             self.spans -= 1
             self._bytes -= room.root.size
-            self.enqueue(room.root, attributes=attributes)
+            self.enqueue(room.root, attributes={**attributes, **self._marks.pop(key, {})})
         return True
 
     def enqueue(self, pending: PendingSpan, spans: int = 1, *, attributes: Mapping[str, Any] | None = None) -> None:
@@ -283,7 +284,7 @@ class SpanBuffer:
         for inner, attributes in inside.items():
             self.root_ended(inner)
             if inner.span_id in taken:
-                self._roots[inner] = _MarkedSpan(taken[inner.span_id], attributes)
+                self._roots[inner], self._marks[inner] = taken[inner.span_id], attributes
 
     def park(self, unit: Unit, now_ns: int) -> float:
         """Hold the spans of a sampled unit. Return for how many seconds; -inf if no span waits."""
@@ -322,18 +323,3 @@ class SpanBuffer:
             self._bytes -= child.size
             self.enqueue(child)
         room.children.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _MarkedSpan:
-    """A ``PendingSpan`` that gets further attributes at its end."""
-
-    span: PendingSpan
-    marks: Mapping[str, str]
-
-    @property
-    def size(self) -> int:
-        return self.span.size
-
-    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        self.span.end({**(attributes or {}), **self.marks})
