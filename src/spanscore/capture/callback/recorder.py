@@ -8,8 +8,9 @@ root before its model, and because LangChain reports no end of a cancelled model
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from time import time_ns
 from typing import Any, Final
 
@@ -22,8 +23,8 @@ from spanscore.capture.callback.model_metrics import ModelMetrics
 from spanscore.capture.callback.runs import Event, Root, Run, each_once, is_over
 from spanscore.capture.callback.spans import (
     MODELS,
-    PlainAttributes,
     RunSpans,
+    attributes_of,
     content_of,
     facts_of,
     rendered,
@@ -43,7 +44,7 @@ from spanscore.core.span import Attributes, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.outputs.spans import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
-from spanscore.samples.redaction import redacted_content
+from spanscore.samples.redaction import redacted, redacted_content
 
 _GRACE_NS: Final = 500_000_000
 _CHECK_NS: Final = 10_000_000_000
@@ -53,6 +54,9 @@ _MAX_AGE_NS: Final = 3_600_000_000_000
 _SPAN_BYTES: Final = 2_000
 """Approximate size of a recorded span with its plain attributes."""
 _MAX_ERROR_CHARS: Final = 2_000
+_MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
+_IDS: Final = 1_000
+"""Number of conversations and keys whose redacted id is remembered, because a redactor may be as slow as a small model."""
 _SPARE_ATTRIBUTES: Final = 32
 """Number of attributes left free on a span for the verdict, and for attributes that the application's processors add."""
 
@@ -88,7 +92,8 @@ class Recorder:
         self._memory = handler.memory
         self._admission = handler.admission
         self._content = handler.content
-        self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
+        self._redacted_id = lru_cache(_IDS)(self._redact_id)
+        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
         handler.receiver = self
         self.abandoned = 0
         self._read = 0
@@ -190,7 +195,9 @@ class Recorder:
         root.open.pop(run.id, None)  # removed only now, not by the handler: the root must not be finished before
         if run.closed:
             return
-        attributes, error = self._attributes.of_ended(run, output, error)
+        attributes = self._attributes_of(run, output, error)
+        if was_stopped(error):
+            attributes[semconv.RUN_END], error = run_end_of(None, error), None
         if root.key not in self._open:  # its unit was finished before: the span is exported, but not scored
             run.closed = True
             LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
@@ -232,6 +239,20 @@ class Recorder:
             self.port.unit_not_sampled(facts_of(run.root, end_ns, error), pending, now_ns)
         else:
             pending.end()
+
+    def _attributes_of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+        """Return a run's attributes; possible names of persons are redacted, because applications use addresses as ids."""
+        attributes = attributes_of(run, output, error, self.metadata)
+        for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
+            if isinstance(text := attributes[name], str):
+                del attributes[name]
+                with suppress(BaseException):  # fails closed, like content
+                    attributes[name] = safe_text(self._redacted_id(text))
+        return attributes
+
+    def _redact_id(self, text: str) -> str:
+        redactor = self.redactor
+        return text if redactor is None else self.box.run(lambda: redacted(text, redactor))
 
     def _room_for_content(self, attributes: int, *, is_root: bool) -> int | None:
         """Return how many attributes may be added to a span with this number of attributes; None without a limit."""
@@ -330,14 +351,14 @@ class Recorder:
             self.abandoned += 1
         if root.broken:
             self.port.events_lost(key, now_ns)
-        attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
+        attributes = {**self._attributes_of(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)
         del self._open[key]
         self._memory.forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
-        attributes = {**self._attributes.of(child, None, None), semconv.RUN_END: "cancelled"}
+        attributes = {**self._attributes_of(child, None, None), semconv.RUN_END: "cancelled"}
         child.input = None  # a partial conversation is not a sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
