@@ -30,8 +30,6 @@ class ScorerIdentity:
     """The identity of a scorer for other scorers in the process.
 
     Attributes:
-        name: name of the scorer.
-        versions: metric → its version.
         met: name of each other scorer with a common run → the metrics that both have, sorted.
     """
 

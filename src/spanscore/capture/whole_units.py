@@ -157,7 +157,6 @@ class StoredUnits(ImmediateReceiver):
 
     Attributes:
         intake: the first parts.
-        metrics: metrics that score units.
         open_units: function that returns the number of units in scoring.
         ready: called with each unit; the first call chooses providers and starts the span thread.
         replayed: function that returns the progress of the replay; None without a replay.

@@ -69,7 +69,6 @@ class Evaluation:
     """Scores jobs: every metric of a job concurrently, each with its deadline. Call on the loop thread.
 
     Attributes:
-        metrics: name → metric.
         timeout_s: seconds that one metric may work on one sample, without the time in which all its open questions or the score
             itself wait; a metric's own ``timeout_s`` overrides it.
         budget_ledger: budgets that pay the metrics' questions; None = no budget is set.

@@ -152,9 +152,7 @@ class Revisions(Population):
     by other scores are not scored again, because those other scores are no longer known.
 
     Attributes:
-        metrics: names of all metrics.
         sampler: samples revisions by the same rules as first scores.
-        queue: the scorer's queue.
         with_room: returns the metrics that have room for one more unit in their quota.
         handover: passes sampled units to the loop.
     """

@@ -142,7 +142,6 @@ class BudgetPacer:
 
     Attributes:
         budgets: this process's part of each budget; at least one.
-        spending: the ledger of spent money.
         under_way: returns metric → number of sampled units without a score yet.
         clock: seconds since the epoch.
     """
@@ -582,7 +581,6 @@ class TakenUnit:
     """One sampled unit.
 
     Attributes:
-        key: the unit.
         name: name of the workflow, agent or model; empty if unknown.
         began_ns: nanoseconds since the epoch; None if unknown.
         taken: metric → (the rule that samples the unit, its probability in all traffic, (0, 1]).
@@ -600,7 +598,6 @@ class PreviewTally:
     The arguments are those of `RateSampler`, and ``metadata``: the metadata keys that the units have, None = all keys.
 
     Attributes:
-        units: number of counted units.
         taken: number of units that a metric samples.
         rules: name → counts; ``base``, the metrics' own rates, is the first.
         metrics: metric → counts.

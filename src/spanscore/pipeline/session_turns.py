@@ -210,7 +210,6 @@ class PastSession(NamedTuple):
     Attributes:
         revision: revision of its last end.
         end_ns: end of its last turn, 64 bits.
-        exchanges: number of its exchanges.
         head: 32 bits of the hash of its first text.
     """
 
@@ -276,7 +275,6 @@ class Turn(NamedTuple):
 
     Attributes:
         id: the application's own id of the conversation.
-        unit: key of the unit.
         root: root span without content; None if it never arrived.
         end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
         samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
@@ -300,7 +298,6 @@ class OpenSession:
         id: the application's own id of the conversation.
         past: previous end of the conversation; None if it has not ended before, or its end was forgotten.
         last_ns: arrival of its latest turn.
-        held_bytes: approximate size.
         units: number of turns that arrived.
         unscored: turns that arrived since it was last scored.
         brings: whether its latest turn contained the whole history; None if unknown.

@@ -114,8 +114,6 @@ class SessionBounds:
     Attributes:
         idle_ns: time without a turn after which a conversation ends.
         max_turns: number of turns after which a conversation ends.
-        max_open: maximum number of open conversations.
-        max_bytes: maximum bytes of all open conversations.
         score_every: number of turns after which an open conversation is scored provisionally; 0 = never.
         replicas: ``one`` or ``sticky`` if every turn of a conversation arrives here; ``any`` if turns go to any of several
             processes. With ``any``, ``idle_ns`` and ``score_every`` are off.
@@ -167,7 +165,6 @@ class SessionTable:
     history.
 
     Attributes:
-        bounds: limits of open sessions.
         bytes: approximate size of open sessions.
         shared: why any conversation may have turns in other workers of a topic, each of which would count its part as a whole;
             empty if all turns of a conversation arrive here.
@@ -359,8 +356,6 @@ class SessionPipeline(Population):
         metrics: names of the metrics that score sessions; may be empty.
         table: gathers the turns of sessions.
         sampler: decides on each session that has ended or is scored provisionally.
-        queue: the scorer's queue.
-        account_quotas: quotas of the queue's places.
         handover: passes sampled sessions to the loop.
         post: runs a call on the span thread.
         possible_turns: conversation's id (None = any) → ended units that may still become turns of it.

@@ -92,10 +92,8 @@ class SpanBuffer:
     once.
 
     Attributes:
-        pace: limits the exported spans.
         max_units: maximum number of parked units.
         max_spans: maximum number of held spans of parked and running units.
-        max_bytes: maximum bytes of held spans.
         early_ns: run time after which a unit's ended children are exported before the unit ends.
         attach: whether scores are added to the unit's own span; if not, no span waits.
         hold_root_ns: how long a unit waits after its end if its root is its trace's root.

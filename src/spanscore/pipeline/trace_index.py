@@ -157,7 +157,6 @@ class GatheredUnit:
     """A unit from the arrival of its root until it is forgotten.
 
     Attributes:
-        trace: its trace.
         root: topmost span of the unit.
         followed: whether it may be scored; otherwise only its root and the ids of its spans are kept.
         revision: number of its earlier closes.
@@ -215,7 +214,6 @@ class OpenTrace:
         nodes: span id → its unit. None for an unclaimed span without a claimed span above it. An int for a span whose parent
             has not arrived, or waits itself: its arrival, in ns (unique in a table).
         waiting: parent id → spans that wait for it: claimed spans, and ids of unclaimed spans.
-        units: number of open units.
         bytes: bytes of the claimed spans in ``waiting``.
         kept: number of closed units with kept spans.
         loose: number of ids without a unit: ids of unclaimed and of late spans.

@@ -167,16 +167,11 @@ class UnitTracker:
     spans are exported with the scores that have arrived.
 
     Attributes:
-        metrics: names of all metrics.
         sink: a sink that never raises.
         handover: passes sampled units to the loop, one call per tick.
         hand_rest: passes further decisions, on units with their first scores, to the loop, one call per tick.
-        account_quotas: quotas of the queue's places.
         revisions: decides on units that have been scored before.
-        keeping: passes samples to their observers.
         sources: score sources outside sampled traffic; a flush waits for their scores, too.
-        hold: holds spans until they are exported.
-        known: remembers every closed unit.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
         inner: entry of ``units.also`` → names of the metrics that score its inner units.
         join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
@@ -593,9 +588,7 @@ class PendingUnit:
     """A unit that was handed over to the loop and lacks scores.
 
     Attributes:
-        books: books of the unit.
         others: metric → outcome of the metrics that did not sample it, or whose account quota was used up.
-        scores: scores that have arrived.
         made: attributes about the source of the sample, from the first score on.
         undecided: facts of the unit, while other metrics wait for these scores; otherwise None.
         has_left: whether the root was exported, as ``pending``, before all scores were in.

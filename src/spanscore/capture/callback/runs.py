@@ -35,8 +35,6 @@ class Run:
     Attributes:
         id: id of the LangChain run, or an internal id.
         operation: ``gen_ai.operation.name``; None for a step.
-        name: name of the run.
-        start_ns: start time in nanoseconds.
         parent: the nearest recorded run above it; None for a root.
         root: the root above it, or itself.
         input: snapshot of the input; None if content is not needed.

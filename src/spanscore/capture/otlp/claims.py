@@ -51,7 +51,6 @@ class ScopeClaim(NamedTuple):
     """The test by which the spans of a scope are claimed.
 
     Attributes:
-        role: role of the scope.
         mark: test of a span's bytes; None = every span is claimed.
         mostly: byte string that most claimed spans contain and no other span does. A search for it comes first, which halves
             the search time. Empty = not searched.
@@ -297,20 +296,16 @@ class RequestPartition:
     """Splits the spans of one request into spans of unsampled units and all other spans.
 
     Args:
-        taken: the request.
         dropped: function from a root to the part of it that is kept if no rate would sample the unit, otherwise
             None.
 
     Attributes:
-        unsampled: the unsampled units.
         others: (span, whether it is claimed) for all other spans, last span first.
-        read_spans: number of spans that were read.
         ours: number of spans of spanscore's evaluators, which are not read.
         traces: ids of the traces of claimed spans.
         beside: ids of the traces of unclaimed spans.
         size: total bytes of the claimed spans in ``others``.
         roots: number of claimed spans that certainly begin a unit.
-        unclaimed: number of unclaimed spans.
     """
 
     def __init__(

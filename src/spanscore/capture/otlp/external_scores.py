@@ -101,7 +101,6 @@ class LogResults(NamedTuple):
         results: results, each with the bytes of its record, which identify a record that is sent again. The bytes are empty if
             the record has neither a time nor a span.
         rejected: fault → number of rejected records. Faults do not quote records.
-        content: content of spans.
     """
 
     results: list[tuple[bytes, ExternalResult]]

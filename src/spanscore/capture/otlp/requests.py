@@ -109,7 +109,6 @@ class RequestClaims(NamedTuple):
     """The spans of one request, sorted by their treatment.
 
     Attributes:
-        taken: the request.
         sorting: all spans except those of spanscore's evaluators.
         kept: spans that wait for their scores; a proxy forwards all others now.
         copies: copies of units that another process sampled, to be scored here.
@@ -129,7 +128,6 @@ class RequestSpans(NamedTuple):
     """The spans of one request, on their way to the span thread.
 
     Attributes:
-        unsampled: the unsampled units.
         spans: all other spans, each with whether it is claimed.
         roots: number of spans that certainly begin a unit.
         traces: ids of the traces of claimed spans.
@@ -157,7 +155,6 @@ class StreamPosition(NamedTuple):
     Attributes:
         stream: name of the stream; spans of an ended stream are dropped.
         log_ns: time of the message in the stream's log, in nanoseconds.
-        arrived: spans of the request.
         noted: function of the ids of the request's traces, called on the span thread when the spans are in their table.
     """
 

@@ -94,10 +94,7 @@ class OtlpSpans:
         ready: called with each request; the first call chooses providers and starts the span thread.
         metrics: names of the unit metrics, by which copies from other processes are scored.
         make_external: function that creates the counter of external scores; None = they are not read.
-        counts: counts of the received requests.
         copies: reader of copies of units that another process sampled.
-        logs: content from log records, until its spans are read.
-        external: counter of external scores.
         table: received spans that wait for the rest of their unit.
         streams: spans read from streams that wait for the rest of their unit.
         forward: function that returns a proxy's requests sent, requests failed and last error; None without a proxy.

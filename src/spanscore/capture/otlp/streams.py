@@ -108,8 +108,6 @@ class OpenStream(NamedTuple):
     """The open units of one stream.
 
     Attributes:
-        table: spans of open units.
-        clock: clock of the stream.
         copies: copies of units that another process sampled (``remote_scoring``), one entry per request. Each waits until the
             queue has a free place.
     """

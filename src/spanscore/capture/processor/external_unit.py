@@ -163,12 +163,10 @@ class PlainSpan:
 
     Attributes:
         ids: trace id and span id.
-        span: the live span.
         above: the open plain span above it; None = no such span.
         may_be_scored: whether a unit with this span as its root may be scored; None = unknown so far.
         waiting: units below it with an ended root, while this span may still become their root.
         decided: whether a unit below it was decided; then this span can no longer become a root.
-        ended: whether the span has ended.
         unit: the unit of which this span became the root, because it got GenAI attributes while open; None = no root.
     """
 
