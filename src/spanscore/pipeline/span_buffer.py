@@ -247,13 +247,6 @@ class SpanBuffer:
         else:
             pending.end()
 
-    def export_late(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
-        """Export a late span of a closed unit."""
-        if pending is not None:
-            self.enqueue(pending)
-        if is_root:
-            self.leaves(key)
-
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
         """Return the units below a topmost span. If that span is not a root, its spans are exported."""
         units = split(unit)

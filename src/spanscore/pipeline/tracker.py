@@ -265,10 +265,14 @@ class UnitTracker:
         is_root = span.span_id == key.span_id
         if is_root:
             self.hold.root_ended(key)
-        if not self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
-            self.hold.export_late(key, pending, is_root=is_root)
-        elif pending is not None:
-            self.hold.keep(key, span.span_id, pending, now_ns)
+        if self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
+            if pending is not None:
+                self.hold.keep(key, span.span_id, pending, now_ns)
+            return
+        if pending is not None:
+            self.hold.enqueue(pending)
+        if is_root:
+            self.hold.leaves(key)
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that no metric can sample, immediately."""
