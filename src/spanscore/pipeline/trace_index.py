@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf
@@ -529,21 +529,3 @@ class OpenTraces:
     def _drop_kept(self, unit: GatheredUnit) -> None:
         self.take_kept(unit)
         self.drop_unit(unit)
-
-
-class BriefUnit(NamedTuple):
-    """A whole unit that is not followed; its trace has arrived in one request so far.
-
-    Attributes:
-        root: topmost span of the unit.
-        ids: ids of the unit's claimed spans → parents' ids.
-        arrival: arrival of its request, in ns, as in ``OpenTrace``.
-        last_ns: the table's time at its arrival.
-        bytes: bytes of its root, plus 400.
-    """
-
-    root: WireSpan
-    ids: Mapping[bytes, bytes]
-    arrival: int
-    last_ns: int
-    bytes: int

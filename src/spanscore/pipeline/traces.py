@@ -42,7 +42,6 @@ from spanscore.pipeline.trace_index import (
     ORPHANED,
     SPAN_BYTES,
     Bounds,
-    BriefUnit,
     ClosedUnit,
     GatheredUnit,
     OpenTrace,
@@ -58,8 +57,9 @@ _CHECKS: Final = 64
 
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
-_brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
-"""Takes half the time of the constructor of a named tuple, like ``_closed``."""
+"""Takes half the time of the constructor of a named tuple."""
+_Brief = tuple[WireSpan, Mapping[bytes, bytes], int, int, int]
+"""A brief unit: its topmost span; ids of its claimed spans → parents' ids; arrival; the table's time at it; counted bytes."""
 
 _Entries = list[WireSpan | bytes]
 """Claimed spans, and ids of unclaimed spans."""
@@ -97,7 +97,7 @@ class TraceTable:
         self._traces = OpenTraces(self.bounds.traces, self.bounds.bytes // _SHARE)
         self._open_units: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
         self._past = PastUnits()
-        self._brief: OrderedDict[bytes, BriefUnit] = OrderedDict()  # most units are brief; in the order of arrival
+        self._brief: OrderedDict[bytes, _Brief] = OrderedDict()  # most units are brief; in the order of arrival
         self._ready: list[ClosedUnit] = []
         self._clock_ns, self._set_back_ns, self._now_ns, self._arrival = -1, 0, 0, -1
         self.bytes = self.waiting_for_root = self.orphans = self.late = self.duplicates = self.revisions = 0
@@ -118,7 +118,8 @@ class TraceTable:
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of the units whose root has arrived and that ``due`` has not returned yet."""
-        return {unit_key(unit.root) for unit in (*self._open_units, *self._brief.values(), *self._ready)}
+        roots = [*(brief[0] for brief in self._brief.values()), *(closed.root for closed in self._ready)]
+        return {unit_key(root) for root in (*roots, *(unit.root for unit in self._open_units))}
 
     def open_traces(self) -> set[bytes]:
         """Return the ids of the traces with an open unit, or with waiting claimed spans."""
@@ -132,7 +133,7 @@ class TraceTable:
             return self._clock_ns
         times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
         times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._open_units, 1)]
-        times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._brief.values(), 1)]
+        times += [came_ns + self.bounds.quiet_ns for _, _, _, came_ns, _ in islice(self._brief.values(), 1)]
         times += [unit.last_ns + KEPT_NS for unit in islice(self._traces.kept, 1)]
         return min(times) - self._set_back_ns if times else None
 
@@ -169,7 +170,7 @@ class TraceTable:
         if trace_id in self._traces.by_id or trace_id in self._brief or self._past.knows(trace_id):
             return False
         size = len(raw) + SPAN_BYTES
-        self._brief[trace_id] = _brief(BriefUnit, (root, ids, self._arrival, self._now_ns, size))
+        self._brief[trace_id] = root, ids, self._arrival, self._now_ns, size
         self.bytes += size
         return True
 
@@ -197,9 +198,10 @@ class TraceTable:
             if (brief := self._brief.pop(trace_id, None)) is None:
                 self._past.recall(trace)
             else:  # its quiet time starts anew now, because units are in the order of their latest span
-                unit = self._begin_unit(trace, brief.root, brief.arrival, followed=False)
-                unit.count, unit.bytes = len(brief.ids), brief.bytes
-                trace.nodes.update(dict.fromkeys(brief.ids, unit))
+                root, ids, arrival, _, size = brief
+                unit = self._begin_unit(trace, root, arrival, followed=False)
+                unit.count, unit.bytes = len(ids), size
+                trace.nodes.update(dict.fromkeys(ids, unit))
         return trace
 
     def _add_waiting(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
