@@ -43,30 +43,22 @@ class SessionIds:
         self._most = most
         self._open: OrderedDict[str, int] = OrderedDict()  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
-        self._missed: OrderedDict[str, Outcome] = OrderedDict()
-        self._shared: OrderedDict[str, Set[str]] = OrderedDict()
+        self.missed: OrderedDict[str, Outcome] = OrderedDict()  # → why a turn was rejected
+        self.shared: OrderedDict[str, Set[str]] = OrderedDict()  # → metrics that another scorer of this process scores
 
     def record_start(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
-        """Record the start of a turn, and the metrics that another scorer of this process scores for the conversation."""
+        """Record the start of a turn, and the metrics that this scorer skips for the conversation."""
         keep_latest(self._open, session_id, start_ns, self._most)
         if shared:
             self.share(session_id, shared)
 
     def share(self, session_id: str, metrics: Set[str]) -> None:
         """Record the metrics that another scorer of this process scores for the conversation; this scorer skips them."""
-        keep_latest(self._shared, session_id, metrics, self._most)
-
-    def shared(self, session_id: str) -> Set[str]:
-        """Return the metrics that this scorer skips for a conversation, because another scorer scores them."""
-        return self._shared.get(session_id, _NONE)
+        keep_latest(self.shared, session_id, metrics, self._most)
 
     def record_rejection(self, session_id: str, outcome: Outcome) -> None:
         """Record the rejection of a turn, which makes the conversation incomplete."""
-        keep_latest(self._missed, session_id, outcome, self._most)
-
-    def why_missed(self, session_id: str) -> Outcome | None:
-        """Return why a turn of a conversation was rejected; None if no turn was rejected."""
-        return self._missed.get(session_id)
+        keep_latest(self.missed, session_id, outcome, self._most)
 
     def record_arrival(self, session_id: str, start_ns: int) -> None:
         """Record a turn that has arrived, perhaps the first known one. A conversation that is about to end still ends."""
@@ -208,7 +200,7 @@ class SessionTable:
 
     def take_over(self, stream: Hashable, since_ns: int) -> None:
         """Record that other processes have read a stream (None = every stream) until a time, in ns since the epoch."""
-        until_ns = since_ns + self.bounds.idle_ns  # a conversation with an earlier turn may have begun in another process
+        until_ns = since_ns + self.bounds.idle_ns  # an earlier conversation may have begun in another process
         self._read_elsewhere_ns[stream] = max(until_ns, self._read_elsewhere_ns.get(stream, 0))
 
     def leave(self, stream: Hashable) -> None:
@@ -548,7 +540,7 @@ class SessionPipeline(Population):
         self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
 
     def _why_incomplete(self, session: EndedSession) -> str | None:
-        missed = self.ids.why_missed(session.id)
+        missed = self.ids.missed.get(session.id)
         return session.why_incomplete or (
             None if missed is None else f"a turn of the conversation was rejected: {missed}"
         )
@@ -579,7 +571,7 @@ class SessionPipeline(Population):
 
     def _own(self, session_id: str) -> Collection[str]:
         """Return the metrics that score a conversation here; metrics that another scorer of the process scores are left out."""
-        shared = self.ids.shared(session_id)
+        shared = self.ids.shared.get(session_id, ())
         return [name for name in self.metrics if name not in shared] if shared else self.metrics
 
     def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
