@@ -158,5 +158,5 @@ def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
 
     (key,) = receiver.drain(pipeline_of(scorer).span_thread.now_ns())
 
-    assert key in pipeline_of(scorer).units.in_flight
+    assert key in pipeline_of(scorer).units.hold.in_flight
     assert (receiver.drain(0), receiver.next_due_ns()) == ([], None)

@@ -132,7 +132,7 @@ class World:
 
     def shut_down(self):
         self.units.export_held_spans()
-        self.units.give_up([*self.units.in_flight], self.now_ns)
+        self.units.give_up([*self.units.hold.in_flight], self.now_ns)
         self.hold.flush_ready(self.now_ns, unpaced=True)
 
 
@@ -159,7 +159,7 @@ def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, 
     assert set(emitted.values()) <= {1}
     assert Counter(metric for _, metric in emitted) == counted(world.ledger, Outcome.SCORED)
     assert [len(root.left) for root in world.roots.values()] == [1] * len(world.roots)
-    assert (world.units.in_flight, len(world.hold), world.account_quotas.fill()) == ({}, 0, 0)
+    assert (world.units.hold.in_flight, len(world.hold), world.account_quotas.fill()) == ({}, 0, 0)
 
 
 def test_what_waits_for_a_revision_leaves_at_once():

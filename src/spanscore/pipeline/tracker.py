@@ -200,9 +200,7 @@ class UnitTracker:
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
 
     def __post_init__(self) -> None:
-        root = UnitBooks(
-            self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed
-        )
+        root = UnitBooks(self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed)
         inner = {group: UnitBooks.of_inner(names, self.sampler) for group, names in self.inner.items()}
         self._books = ValueInForce(Books(root, self.inner, inner))
         self.notes = root.notes
@@ -238,11 +236,6 @@ class UnitTracker:
     def inner_books(self) -> Mapping[InnerGroup, UnitBooks]:
         """Entry of ``units.also`` → the books of its units. Thread-safe."""
         return self._books.now.inner
-
-    @property
-    def in_flight(self) -> dict[UnitKey, None]:
-        """Ended units that are not out yet, oldest first."""
-        return self.hold.in_flight
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
         """Return topmost span, or unit with inner units → the units in it, if ended since the last call."""
@@ -333,7 +326,7 @@ class UnitTracker:
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
         """Return the ended units that are not out, except units that only wait for their scores and match ``but``."""
-        own = [key for key in self.in_flight if not but(key)]
+        own = [key for key in self.hold.in_flight if not but(key)]
         beside = (source.ledger.open_units() for source in self.sources)
         return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
 

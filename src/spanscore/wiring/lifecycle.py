@@ -169,7 +169,7 @@ def _give_up(line: Pipeline) -> None:
     for receiver in line.receivers:
         receiver.drain(now_ns)  # units that arrived while receivers closed
     line.keeping.give_up()
-    line.units.give_up(list(line.units.in_flight), now_ns)
+    line.units.give_up(list(line.units.hold.in_flight), now_ns)
     line.sessions.give_up()
     line.revisions.give_up()
     line.hold.flush_ready(now_ns, unpaced=True)
