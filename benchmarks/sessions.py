@@ -114,7 +114,9 @@ def found(world: World, count: int, seed: int = 0) -> Found:
     rng = np.random.default_rng([seed, 22])
     came = list(visits(count, world, rng))
     ended = list(played(came, world, rng))
-    scores = [score(one) for one in ended if one.revision == 0 and one.why_incomplete is None and one.end != "open"]
+    scores = [
+        score(one) for one in ended if one.unit.revision == 0 and one.why_incomplete is None and one.end != "open"
+    ]
     good = [visit.wrong == 0 for visit in came]
     by_turns = [(visit.wrong or len(visit.times) + 1) - 1 for visit in came]
     return Found(
@@ -122,7 +124,7 @@ def found(world: World, count: int, seed: int = 0) -> Found:
         true=float(np.mean(good)),
         by_turns=sum(by_turns) / sum(len(visit.times) for visit in came),
         counted=len(scores) / count,
-        incomplete=sum(one.why_incomplete is not None for one in ended if one.revision == 0) / count,
+        incomplete=sum(one.why_incomplete is not None for one in ended if one.unit.revision == 0) / count,
     )
 
 

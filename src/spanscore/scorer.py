@@ -204,23 +204,23 @@ class OnlineScorer:
         their end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer
         that was shut down or replaced cannot be installed again, which is logged.
         """
-        attachment = self._receivers.attachment
-        if self._line.closed or (attachment is not None and attachment.notes()):
+        installation = self._receivers.installation
+        if self._line.closed or (installation is not None and installation.notes()):
             log_once(
                 "closed scorer", f"install() of {self._line.name} has no effect: the scorer was shut down or replaced"
             )
         elif self._line.settings.capture.enabled:
-            self._receivers.callback().installation.install()
+            self._receivers.callback().install()
 
     def uninstall(self) -> None:
         """Attach to no further chain."""
-        if self._receivers.attachment is not None:
-            self._receivers.attachment.installation.uninstall()
+        if self._receivers.installation is not None:
+            self._receivers.installation.uninstall()
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None if it is unknown or was not recorded."""
-        attachment = self._receivers.attachment
-        trace = None if attachment is None else attachment.handler.trace_id(run_id)
+        installation = self._receivers.installation
+        trace = None if installation is None else installation.handler.trace_id(run_id)
         return None if trace is None else f"{trace:032x}"
 
     def unit_id(self, run_id: UUID | str) -> UnitId | None:
@@ -236,8 +236,8 @@ class OnlineScorer:
             ValueError: the id is not a UUID.
         """
         uuid = uuid_of("run_id", run_id)
-        attachment = self._receivers.attachment
-        key = None if attachment is None else attachment.handler.memory.unit(attachment.handler.id_here(uuid))
+        installation = self._receivers.installation
+        key = None if installation is None else installation.handler.memory.unit(installation.handler.id_here(uuid))
         return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
 
     def feedback(

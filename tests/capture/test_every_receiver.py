@@ -21,8 +21,7 @@ from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
 from spanscore.capture.callback.recorder import Recorder
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.processor.external_spans import ExternalSpans
-from spanscore.capture.stored import StoredUnits
-from spanscore.capture.submitted import SubmittedSamples
+from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.config import Units
 from spanscore.protocols import Receiver
 from spanscore.scorer import pipeline_of, receivers_of
@@ -159,5 +158,5 @@ def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
 
     (key,) = receiver.drain(pipeline_of(scorer).span_thread.now_ns())
 
-    assert key in pipeline_of(scorer).units.in_flight
+    assert key in pipeline_of(scorer).units.hold.in_flight
     assert (receiver.drain(0), receiver.next_due_ns()) == ([], None)

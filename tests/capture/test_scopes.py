@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.traces.recordings import RECORDINGS
 
-from spanscore.capture.scopes import Role, Scopes
+from spanscore.capture.scopes import Role, Scopes, scope_notes
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
 SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDINGS}
@@ -22,7 +22,8 @@ def test_a_listed_scope_that_never_came_is_noted() -> None:
     scopes = Scopes(SpanNormalizers().knows, listed=["my-app", "your.app"])
     scopes.role("your.app.web")
 
-    assert scopes.notes() == ["units.scopes lists 'my-app', but no span so far has a scope with this prefix"]
+    notes = ["units.scopes lists 'my-app', but no span so far has a scope with this prefix"]
+    assert scope_notes(scopes.listed, [scopes]) == notes
 
 
 def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -30,5 +31,5 @@ def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCapture
     for _ in range(2):
         scopes.found_by_content("an.unnamed.scope")
 
-    assert scopes.notes() == ["an.unnamed.scope is scored, as its spans have GenAI attributes"]
+    assert scope_notes(scopes.listed, [scopes]) == ["an.unnamed.scope is scored, as its spans have GenAI attributes"]
     assert len([line for line in caplog.messages if "an.unnamed.scope" in line]) == 1

@@ -73,16 +73,16 @@ class Forgetful(MemoryQueue):
 class Stack(MemoryQueue):
     """The last that came leaves first."""
 
-    def put(self, job: Job) -> None:
-        super().put(job)
-        self._jobs.rotate(1)
+    def reset(self) -> None:
+        super().reset()
+        self._jobs = asyncio.LifoQueue()
 
 
 class Impatient(MemoryQueue):
     """Returns without waiting, even nothing, and loses a job if its worker is cancelled meanwhile."""
 
     async def get(self) -> Any:
-        job = self._jobs.popleft() if self._jobs else None
+        job = None if self._jobs.empty() else self._jobs.get_nowait()
         await asyncio.sleep(0)
         return job
 
@@ -90,22 +90,36 @@ class Impatient(MemoryQueue):
 class Deaf(MemoryQueue):
     """Wakes one worker, and does not look whether that one still waits."""
 
+    def reset(self) -> None:
+        super().reset()
+        self._waiters = list[asyncio.Future[None]]()
+
     def put(self, job: Job) -> None:
-        self._jobs.append(job)
+        super().put(job)
         if self._waiters:
-            self._waiters.popleft().set_result(None)
+            self._waiters.pop(0).set_result(None)
+
+    async def get(self) -> Job:
+        if self._jobs.empty():
+            self._waiters.append(asyncio.get_running_loop().create_future())
+            await self._waiters[-1]
+        return self._jobs.get_nowait()
 
 
 class Hoarder(MemoryQueue):
     """Returns waiting jobs but keeps them, also after a fork."""
 
     def close(self) -> list[Job]:
-        return list(self._jobs)
+        left = super().close()
+        for job in left:
+            self.reserve(job.size_bytes)
+            self.put(job)
+        return left
 
     def reset(self) -> None:
-        jobs = getattr(self, "_jobs", ())
+        jobs = getattr(self, "_jobs", None)
         super().reset()
-        self._jobs.extend(jobs)
+        self._jobs = jobs or self._jobs
 
 
 BROKEN = [Unbounded, Strict, OnItsLoop, Forgetful, Stack, Impatient, Deaf, Hoarder]

@@ -21,8 +21,7 @@ from spanscore.capture.otlp.claims import WireClaims
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.processor.external_spans import ExternalSpans
 from spanscore.capture.scopes import Scopes
-from spanscore.capture.stored import StoredUnits
-from spanscore.capture.submitted import SubmittedSamples
+from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Samples
 from spanscore.core.span import UnitKey

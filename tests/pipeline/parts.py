@@ -13,6 +13,7 @@ from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.judges.score_context import current_score
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
+from spanscore.pipeline.evaluation import Evaluation
 
 SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))
 
@@ -27,6 +28,12 @@ def a_job(*names: str) -> Job:
 
 def a_sampled_unit(number: int, *names: str) -> SampledUnit:
     return SampledUnit(Unit(UnitKey(number, number), ()), decisions(*names), SAMPLES)
+
+
+async def scores_of(evaluation: Evaluation, job: Job) -> list[Score]:
+    """Return one score per metric of a job, in that order."""
+    scores = {score.metric: score async for score in evaluation.each(job)}
+    return [scores[name] for name in job.decisions]
 
 
 class Answers:

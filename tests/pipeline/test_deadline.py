@@ -5,7 +5,7 @@ from contextlib import suppress
 from types import MappingProxyType
 
 import pytest
-from tests.pipeline.parts import Answers, Computes, Critic, a_job
+from tests.pipeline.parts import Answers, Computes, Critic, a_job, scores_of
 from tests.pipeline.virtual_time import now_s, run
 
 from spanscore.core.loop import after_turns
@@ -20,7 +20,7 @@ def scored(*metrics, timeout_s=180.0):
     evaluation = Evaluation({metric.name: metric for metric in metrics}, timeout_s=timeout_s)
 
     async def all_of_them():
-        scores = await evaluation.scores(a_job(*(metric.name for metric in metrics)))
+        scores = await scores_of(evaluation, a_job(*(metric.name for metric in metrics)))
         return {score.metric: score.outcome.value for score in scores}, now_s()
 
     return run(all_of_them())
@@ -83,7 +83,7 @@ def of_three(metric):
     evaluation = Evaluation({metric.name: metric}, at_once=1)
 
     async def three():
-        scores = await asyncio.gather(*(evaluation.scores(a_job(metric.name)) for _ in range(3)))
+        scores = await asyncio.gather(*(scores_of(evaluation, a_job(metric.name)) for _ in range(3)))
         return [score.outcome.value for (score,) in scores], now_s()
 
     return run(three())
@@ -102,7 +102,7 @@ def test_a_turn_is_over_with_its_time_and_not_when_its_metric_ends():
 def late_score(judge):
     """Return the score of a critic with a judge that takes too long."""
     evaluation = Evaluation({"critic": Critic(judge)}, timeout_s=10.0)
-    [score] = run(evaluation.scores(a_job("critic")))
+    [score] = run(scores_of(evaluation, a_job("critic")))
     assert score.outcome == "timeout"
     return score
 
@@ -128,7 +128,7 @@ def test_a_question_to_a_judge_without_a_limiter_that_is_out_when_its_score_is_l
 def test_a_question_to_a_judge_without_a_limiter_that_is_late_itself_is_one_call():
     evaluation = Evaluation({"critic": Critic(judge(Answers(60), timeout=4.0, max_attempts=2))})
 
-    [score] = run(evaluation.scores(a_job("critic")))
+    [score] = run(scores_of(evaluation, a_job("critic")))
 
     assert [call.error_type for call in score.usage.calls] == ["timeout"] * 2
 
@@ -249,7 +249,7 @@ def test_what_computes_too_long_ends_and_what_waits_for_its_thread_is_not_late()
 
     async def outcomes():
         evaluation = Evaluation({metric.name: metric for metric in metrics}, timeout_s=0.2)
-        found = await evaluation.scores(a_job(*(metric.name for metric in metrics)))
+        found = await scores_of(evaluation, a_job(*(metric.name for metric in metrics)))
         for _ in range(500):
             if not at_work:
                 break

@@ -9,26 +9,26 @@ import pytest
 from spanscore.config import Rule, RuleCondition
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
-from spanscore.pipeline.decisions import Decisions
+from spanscore.pipeline.decisions import UnitBooks
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
 
 UNIT = UnitKey(1, 2)
 
 
-def decisions(kept: int = 1_000, **more: Any) -> Decisions:
-    return Decisions(
+def decisions(kept: int = 1_000, **more: Any) -> UnitBooks:
+    return UnitBooks(
         ["one", "other"], RateSampler({"one": 1.0, "other": 0.0}, **more), Ledger(["one", "other"]), kept=kept
     )
 
 
-def closed(of: Decisions, unit: UnitKey = UNIT, **known: Any) -> Any:
+def closed(of: UnitBooks, unit: UnitKey = UNIT, **known: Any) -> Any:
     """Let a unit enter and close; return its decisions."""
     of.ledger.enter(unit)
     return of.first(SamplingContext(unit, status="ok", **known))
 
 
-def outcomes(of: Decisions, trace_id: int = 1) -> list[dict[str, str]]:
+def outcomes(of: UnitBooks, trace_id: int = 1) -> list[dict[str, str]]:
     return [
         {name: explained["outcome"] for name, explained in unit["metrics"].items()} for unit in of.explain(trace_id)
     ]

@@ -6,6 +6,7 @@ import threading
 import warnings
 
 from tests.live import QUESTION, a_line, rag
+from tests.pipeline.parts import scores_of
 
 from spanscore.config import Limits
 from spanscore.core.job import Decision, Job
@@ -97,7 +98,7 @@ def test_a_metric_that_cannot_begin_ends_as_its_error_and_the_others_are_scored(
     broken, fine = Unreadable("broken", for_s=0, timeout_s=60), Sleeps("fine", for_s=0, timeout_s=60)
     evaluation = Evaluation({"broken": broken, "fine": fine})
 
-    one, other = asyncio.run(evaluation.scores(a_job("broken", "fine")))
+    one, other = asyncio.run(scores_of(evaluation, a_job("broken", "fine")))
 
     assert (one.metric, one.outcome, one.error_type) == ("broken", "metric_error", "RuntimeError")
     assert (other.metric, other.value) == ("fine", 1.0)
@@ -109,7 +110,7 @@ def test_every_score_is_filtered_if_scoring_is_disabled():
         {"fine": fine, "unreadable": Unreadable("unreadable", for_s=0, timeout_s=60)}, disabled=True
     )
 
-    scores = asyncio.run(evaluation.scores(a_job("fine", "unreadable", "of another process")))
+    scores = asyncio.run(scores_of(evaluation, a_job("fine", "unreadable", "of another process")))
 
     assert {(score.outcome, score.reason, score.error_type) for score in scores} == {("filtered", "disabled", None)}
 
@@ -119,7 +120,7 @@ def test_what_is_at_work_is_cancelled_with_its_job():
     evaluation = Evaluation({"begun": begun})
 
     async def left_running():
-        scoring = asyncio.ensure_future(evaluation.scores(a_job("begun")))
+        scoring = asyncio.ensure_future(scores_of(evaluation, a_job("begun")))
         await asyncio.sleep(0)
         scoring.cancel()
         await asyncio.wait({scoring})

@@ -8,7 +8,7 @@ import pytest
 
 from spanscore import semconv
 from spanscore.core.span import InnerGroup, Unit
-from spanscore.pipeline.inner import InnerUnits
+from spanscore.pipeline.inner import find_inner_units
 from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.testing import make_span, make_unit
 
@@ -35,7 +35,7 @@ def names(units: list[Unit]) -> list[list[str | None]]:
 
 
 def test_an_inner_unit_is_its_span_with_all_spans_below_it():
-    units = InnerUnits({TOOL: ["m"], RETRIEVER: ["m"]}).find(rag_unit())
+    units = find_inner_units(rag_unit(), {TOOL: ["m"], RETRIEVER: ["m"]})
 
     assert names(units) == [["execute_tool", "retrieval"], ["retrieval"], ["execute_tool"]]
     assert [unit.inner for unit in units] == [TOOL, RETRIEVER, TOOL]
@@ -43,7 +43,7 @@ def test_an_inner_unit_is_its_span_with_all_spans_below_it():
 
 
 def test_the_first_entry_that_matches_holds():
-    units = InnerUnits({SEARCH: ["m"], TOOL: ["m", "other"]}).find(rag_unit())
+    units = find_inner_units(rag_unit(), {SEARCH: ["m"], TOOL: ["m", "other"]})
 
     assert [(unit.inner, unit.eligible_metrics) for unit in units] == [
         (SEARCH, frozenset({"m"})),
@@ -62,11 +62,11 @@ def test_the_first_entry_that_matches_holds():
     ],
 )
 def test_a_name_is_exact(group: InnerGroup, number: int):
-    assert len(InnerUnits({group: ["m"]}).find(rag_unit())) == number
+    assert len(find_inner_units(rag_unit(), {group: ["m"]})) == number
 
 
 def test_metrics_of_another_scorer_are_left_to_it():
-    (unit,) = InnerUnits({RETRIEVER: ["m", "other"]}).find(replace(rag_unit(), shared=frozenset({"m"})))
+    (unit,) = find_inner_units(replace(rag_unit(), shared=frozenset({"m"})), {RETRIEVER: ["m", "other"]})
 
     assert unit.eligible_metrics == {"other"}
 
@@ -76,7 +76,7 @@ def test_parents_in_a_loop_end():
     first = make_span("retrieval", trace_id=root.trace_id, span_id=901, parent_id=902)
     second = make_span("retrieval", trace_id=root.trace_id, span_id=902, parent_id=901)
 
-    units = InnerUnits({RETRIEVER: ["m"]}).find(make_unit(root, first, second))
+    units = find_inner_units(make_unit(root, first, second), {RETRIEVER: ["m"]})
 
     assert names(units) == [["retrieval", "retrieval"]] * 2
 
@@ -84,7 +84,7 @@ def test_parents_in_a_loop_end():
 def test_a_unit_without_its_root_has_none():
     unit = rag_unit()
 
-    assert InnerUnits({TOOL: ["m"]}).find(replace(unit, spans=unit.spans[1:])) == []
+    assert find_inner_units(replace(unit, spans=unit.spans[1:]), {TOOL: ["m"]}) == []
 
 
 def test_room_is_left_for_the_inner_units_of_the_next_units():

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 import pytest
-from tests.pipeline.parts import Computes, a_job, a_sampled_unit
+from tests.pipeline.parts import Computes, a_job, a_sampled_unit, scores_of
 from tests.pipeline.virtual_time import RunningLoop, run
 
 from spanscore.core.context import is_judging
@@ -45,7 +45,7 @@ def test_its_context_is_its_own() -> None:
 
     async def scored() -> Any:
         mark.set("the caller's")
-        (score,) = await Evaluation({"says": says}).scores(a_job("says"))
+        (score,) = await scores_of(Evaluation({"says": says}), a_job("says"))
         return score, mark.get()
 
     score, left = run(scored())
@@ -64,7 +64,7 @@ def test_its_context_is_its_own() -> None:
     ],
 )
 def test_what_it_raises_is_its_score(answer: Any, error_type: str) -> None:
-    (score,) = run(Evaluation({"says": Says(answer)}).scores(a_job("says")))
+    (score,) = run(scores_of(Evaluation({"says": Says(answer)}), a_job("says")))
 
     assert (score.outcome, score.error_type) == (Outcome.METRIC_ERROR, error_type)
     assert "secret" not in str(score.reason)
@@ -73,7 +73,7 @@ def test_what_it_raises_is_its_score(answer: Any, error_type: str) -> None:
 def test_beside_one_that_waits_each_has_its_score() -> None:
     metrics = {"says": Says(), "waits": Computes("waits", 5)}
 
-    assert [score.value for score in run(Evaluation(metrics).scores(a_job("says", "waits")))] == [1.0, 1.0]
+    assert [score.value for score in run(scores_of(Evaluation(metrics), a_job("says", "waits")))] == [1.0, 1.0]
 
 
 def test_jobs_that_are_over_at_once_leave_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:

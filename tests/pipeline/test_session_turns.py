@@ -5,7 +5,15 @@ from random import Random
 import pytest
 from tests.pipeline.conversations import alone, talk, thread
 
-from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, ToolCall, ToolMessage
+from spanscore.core.sample import (
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    Samples,
+    SingleTurnSample,
+    ToolCall,
+    ToolMessage,
+)
 from spanscore.pipeline.session_turns import join_turn, messages_in, segment_of
 
 WEATHER = ToolCall(name="weather", args={"city": "Oslo"}, id="call-1")
@@ -18,7 +26,7 @@ ANSWERED = AIMessage(content="no rain")
 def gathered(*turns):
     segments = []
     for end_ns, samples in enumerate(turns):
-        segments = join_turn(segments, segment_of(samples, end_ns))
+        segments = join_turn(segments, segment_of(samples.multi_turn or samples.single_turn, end_ns))
     return segments
 
 
@@ -125,7 +133,7 @@ def test_arguments_that_no_json_can_carry_do_no_harm():
 
 
 def test_a_turn_in_which_nothing_was_said_is_no_part():
-    assert segment_of(Samples(), 0) is None
+    assert segment_of(SingleTurnSample(), 0) is None
 
 
 @pytest.mark.parametrize("seed", range(300))

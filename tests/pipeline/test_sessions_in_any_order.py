@@ -68,7 +68,7 @@ def a_batch(seed, replicas="one"):
 def test_each_conversation_is_counted_once_and_what_follows_are_its_revisions(seed, replicas):
     turns, result = a_batch(seed, replicas)
 
-    ended = Counter((one.id, one.revision) for one in result if one.end != "open")
+    ended = Counter((one.id, one.unit.revision) for one in result if one.end != "open")
     assert set(ended.values()) == {1}
     assert {id for id, revision in ended if revision == 0} == {one.id for one in turns}
     assert all((id, revision - 1) in ended for id, revision in ended if revision)
@@ -107,4 +107,4 @@ def test_what_is_reported_to_be_whole_has_every_turn_from_the_first_on(seed):
         if one.why_incomplete is None:
             assert said >= now
         else:
-            assert one.revision or lost & now
+            assert one.unit.revision or lost & now

@@ -30,7 +30,7 @@ def test_a_conversation_ends_whole_where_its_last_turn_brought_it_along(seen):
     taken(subject, *(turn(n, history(n)) for n in seen))
     ended = subject.end("talk")
 
-    assert (ended.why_incomplete, ended.turns, len(said_in(ended))) == (None, 3, 6)
+    assert (ended.why_incomplete, ended.unit.session.turns, len(said_in(ended))) == (None, 3, 6)
 
 
 def test_a_conversation_of_one_turn_is_whole_where_the_application_brings_histories():
@@ -90,7 +90,7 @@ def test_the_process_that_gets_the_last_turn_allowed_ends_the_conversation_and_t
 def test_turns_that_bring_no_history_end_too_but_not_whole():
     result = taken(one_of_several(max_turns=3), *(turn(n, short(n)) for n in (1, 4, 6)))
 
-    assert [(one.end, one.turns, one.why_incomplete) for one in result] == [("max_turns", 3, PART)]
+    assert [(one.end, one.unit.session.turns, one.why_incomplete) for one in result] == [("max_turns", 3, PART)]
 
 
 def test_what_is_left_over_is_incomplete():

@@ -20,7 +20,7 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
@@ -55,7 +55,7 @@ class World:
         self.roots, self.working, self.scored, self.undecided = {}, {}, [], set()
         self.sink, self.ledger, self.queue = MemorySink(), Ledger(QUOTAS), MemoryQueue(capacity=8)
         self.account_quotas = AccountQuotas(QUOTAS, capacity=lambda: 8)
-        self.hold = SpanBuffer(ExportPace(flushed), max_units=4)
+        self.hold = SpanBuffer(ExportPace(flushed), max_units=4, attach=attach)
         revisions = Revisions(
             [*QUOTAS],
             sampler=self,
@@ -75,7 +75,7 @@ class World:
             sampler=self,
             queue=self.queue,
             account_quotas=self.account_quotas,
-            parking=HeldRoots(self.hold, attach=attach),
+            hold=self.hold,
             sink=self.sink,
             handover=self.take,
             hand_rest=self.take_rest,
@@ -132,8 +132,8 @@ class World:
 
     def shut_down(self):
         self.units.export_held_spans()
-        self.units.give_up([*self.units.in_flight], self.now_ns)
-        self.units.flush_ready(self.now_ns, unpaced=True)
+        self.units.give_up([*self.units.hold.in_flight], self.now_ns)
+        self.hold.flush_ready(self.now_ns, unpaced=True)
 
 
 def counted(ledger, outcome):
@@ -159,7 +159,7 @@ def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, 
     assert set(emitted.values()) <= {1}
     assert Counter(metric for _, metric in emitted) == counted(world.ledger, Outcome.SCORED)
     assert [len(root.left) for root in world.roots.values()] == [1] * len(world.roots)
-    assert (world.units.in_flight, len(world.hold), world.account_quotas.fill()) == ({}, 0, 0)
+    assert (world.units.hold.in_flight, len(world.hold), world.account_quotas.fill()) == ({}, 0, 0)
 
 
 def test_what_waits_for_a_revision_leaves_at_once():

@@ -20,7 +20,7 @@ def short(n):
 
 
 def ends(result):
-    return [(one.id, one.end, one.turns, one.revision) for one in result]
+    return [(one.id, one.end, one.unit.session.turns, one.unit.revision) for one in result]
 
 
 def test_a_conversation_whose_turns_bring_no_history_is_put_together():
@@ -30,7 +30,7 @@ def test_a_conversation_whose_turns_bring_no_history_is_put_together():
     ended = subject.end("talk")
 
     assert said_in(ended) == ["q1", "a1", "q2", "a2"]
-    assert (ended.end, ended.turns, ended.revision, ended.why_incomplete) == ("explicit", 2, 0, None)
+    assert (ended.end, ended.unit.session.turns, ended.unit.revision, ended.why_incomplete) == ("explicit", 2, 0, None)
     assert ended.unit.session == Session(session_key("talk"), 2, "explicit", (UnitKey(1, 1), UnitKey(2, 2)))
     assert (ended.unit.key, ended.unit.ledger_key) == (UnitKey(2, 2), session_key("talk"))
     assert (subject.open, subject.bytes) == (0, 0)
@@ -135,7 +135,7 @@ def test_a_conversation_that_goes_on_after_its_end_is_a_revision():
     taken(subject, turn(3, history(3)))
     again = subject.end("talk")
 
-    assert (again.turns, again.revision, again.unit.revision, again.why_incomplete) == (3, 1, 1, None)
+    assert (again.unit.session.turns, again.unit.revision, again.why_incomplete) == (3, 1, None)
     assert (len(said_in(again)), again.unit.session.links) == (6, (UnitKey(3, 3),))
 
 
@@ -169,7 +169,7 @@ def test_a_turn_without_a_sample_is_missed():
     result = taken(subject, turn(1, short(1)), turn(2, LOST), turn(3, short(3)))
     ended = subject.end("talk")
 
-    assert (result, ended.why_incomplete, ended.turns) == (
+    assert (result, ended.why_incomplete, ended.unit.session.turns) == (
         [],
         "a turn of the conversation has no sample: queue_full",
         3,
@@ -225,7 +225,7 @@ def test_a_turn_that_the_filter_left_out_is_not_missed():
     taken(subject, turn(1, short(1)), turn(2, FILTERED), turn(3, short(3)))
     ended = subject.end("talk")
 
-    assert (said_in(ended), ended.turns, ended.why_incomplete) == (["q1", "a1", "q3", "a3"], 3, None)
+    assert (said_in(ended), ended.unit.session.turns, ended.why_incomplete) == (["q1", "a1", "q3", "a3"], 3, None)
 
 
 def test_a_conversation_of_which_the_filter_left_out_each_turn_is_filtered():
@@ -279,7 +279,7 @@ def test_a_hundred_turns_at_most_are_linked():
 
     ended = subject.end("talk")
 
-    assert (ended.turns, ended.unit.session.links) == (150, tuple(UnitKey(n, n) for n in range(51, 151)))
+    assert (ended.unit.session.turns, ended.unit.session.links) == (150, tuple(UnitKey(n, n) for n in range(51, 151)))
 
 
 def test_the_key_of_a_conversation_is_the_same_in_every_process():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
-from tests.pipeline.parts import a_job
+from tests.pipeline.parts import a_job, scores_of
 from tests.samples.builders import chat, retriever, root, unit
 from tests.samples.normalizers.spans import content_of, external, samples_of
 
@@ -90,7 +90,7 @@ async def test_the_outcome_is_a_missing_field_and_says_what_the_documents_lack()
     metric = Faithfulness("lexical")
 
     job = replace(a_job(metric.name), samples=sample(IDS))
-    [score] = await Evaluation({metric.name: metric}).scores(job)
+    [score] = await scores_of(Evaluation({metric.name: metric}), job)
 
     assert score.outcome == "missing_field"
     assert LACK in str(score.reason)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from collections import defaultdict
 from itertools import count
 from pathlib import Path
@@ -37,7 +35,6 @@ from tests.wiring.test_reload import (
 from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.config import Outputs, Units
 from spanscore.core.threads import start_daemon
-from spanscore.pipeline.decisions import UnitBooks
 from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.testing import MemorySink
 
@@ -394,7 +391,6 @@ def test_each_inner_unit_has_the_evaluator_versions_of_its_root_under_traffic(fi
 
 def test_the_books_of_earlier_metrics_are_forgotten_with_their_last_unit(file: Path) -> None:
     with made_of(write(file, units=CHAT)) as scorer:
-        books: list[weakref.ref[UnitBooks]] = []
         for turn in range(20):
 
             def reload(turn: int = turn) -> None:
@@ -402,13 +398,9 @@ def test_the_books_of_earlier_metrics_are_forgotten_with_their_last_unit(file: P
                 scorer.reload()
 
             run_around(scorer, reload)
-            books += map(weakref.ref, pipeline_of(scorer).units.inner_books.values())
 
-        def left() -> int:
-            gc.collect()
-            return sum(reference() is not None for reference in books)
-
-        poll(lambda: left() == 1, deadline_s=30, what="the earlier books to be forgotten")
+        units = pipeline_of(scorer).units
+        poll(lambda: not units.earlier_samplers(), deadline_s=30, what="the earlier books to be forgotten")
         assert inner(scorer) == {"constant": {"scored": 20}}
 
 

@@ -647,7 +647,7 @@ def test_nothing_is_remembered_after_everything_has_ended():
 
         assert scorer.handler.memory.remembered() == 0
         line = pipeline_of(scorer)
-        assert (line.units.in_flight, len(line.hold), len(line.assembler)) == ({}, 0, 0)
+        assert (line.units.hold.in_flight, len(line.hold), len(line.assembler)) == ({}, 0, 0)
 
 
 def test_a_cancelled_run_is_closed_and_marked():

@@ -64,16 +64,16 @@ def test_a_flush_looks_at_all_units_only_when_the_last_it_waits_for_is_out(monke
     with a_line() as (scorer, _), ThreadPoolExecutor(2) as pool:
         thread, units, looks = pipeline_of(scorer).span_thread, pipeline_of(scorer).units, []
         waited_for, units.tick = units.waited_for, lambda now_ns: None
-        units.waited_for = lambda: (looks.append(len(units.in_flight)), waited_for())[1]
+        units.waited_for = lambda: (looks.append(len(units.hold.in_flight)), waited_for())[1]
         keys, flushes = [UnitKey(1, number) for number in range(1, 101)], []
         for part in (keys[:50], keys[50:]):
-            units.parking.in_flight.update(dict.fromkeys(part))
+            units.hold.in_flight.update(dict.fromkeys(part))
             flushes.append(pool.submit(thread.flush, 20))
             poll(lambda: (thread.tick(), len(looks) == 2 * len(flushes))[1], deadline_s=5, what="the flush to wait")
 
         for key in keys:
             assert flushes[key.span_id > 50].done() is False
-            del units.parking.in_flight[key]
+            del units.hold.in_flight[key]
             thread.tick()
             assert key.span_id != 50 or flushes[0].result(5)
 

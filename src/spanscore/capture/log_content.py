@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final
 
@@ -22,27 +22,25 @@ _NOT_JOINED: Final = NoContent(
 )
 
 
+@dataclass(eq=False, repr=False)
 class LogContent:
     """Keeps records until their span is read, for a limited time and in limited memory. Thread-safe.
 
-    Args:
+    Attributes:
         most_bytes: size of all waiting records; the oldest are dropped first.
-        keep_ns: time in nanoseconds for which a record waits.
-        clock: monotonic clock, nanoseconds.
+        keep_ns: time in nanoseconds for which a record waits; may be changed.
+        clock: monotonic clock, nanoseconds; may be changed.
     """
 
-    def __init__(self, most_bytes: int, keep_ns: int, clock: Callable[[], int] = steady_ns) -> None:
-        self._most_bytes = most_bytes
-        self._keep_ns = keep_ns
-        self._clock = clock
+    most_bytes: int
+    keep_ns: int
+    clock: Callable[[], int] = steady_ns
+
+    def __post_init__(self) -> None:
         self._lock = Lock()
         self._waiting: OrderedDict[tuple[int, int], tuple[int, list[ContentRecord]]] = OrderedDict()
         self._scopes: set[str] = set()
         self._bytes = self._joined = self._given_up = self._no_room = self._waits = 0
-
-    def wait_by(self, keep_ns: int, clock: Callable[[], int]) -> None:
-        """Set another waiting time in nanoseconds, and another clock."""
-        self._keep_ns, self._clock = keep_ns, clock
 
     def forget_all(self) -> None:
         """Forget the waiting records without counting them, because the same records will be added again."""
@@ -52,7 +50,7 @@ class LogContent:
 
     def add(self, records: Iterable[ContentRecord]) -> None:
         """Keep records for their spans."""
-        now_ns = self._clock()
+        now_ns = self.clock()
         with self._lock:
             self._forget_overdue(now_ns)
             for record in records:
@@ -61,7 +59,7 @@ class LogContent:
                 self._waiting.setdefault(record.ids, (now_ns, []))[1].append(record)
                 self._waits += 1
                 self._bytes += record.size
-            while self._bytes > self._most_bytes:
+            while self._bytes > self.most_bytes:
                 self._no_room += self._forget()
 
     def translated(self, span: SpanData, translator: SpanNormalizers) -> SpanData | None:
@@ -76,7 +74,7 @@ class LogContent:
     @property
     def filled(self) -> float:
         """Share of the memory limit that records occupy, 0 to 1."""
-        return self._bytes / self._most_bytes
+        return self._bytes / self.most_bytes
 
     def take(self, ids: tuple[int, int]) -> Sequence[Event]:
         """Remove and return the content of a span, in order of arrival."""
@@ -92,12 +90,12 @@ class LogContent:
     def counts(self) -> LogRecords | None:
         """Return the counts of records; None before the first record."""
         with self._lock:
-            self._forget_overdue(self._clock())
+            self._forget_overdue(self.clock())
             counts = LogRecords(self._joined, self._waits, self._given_up, self._no_room)
         return counts if any(counts) else None
 
     def _forget_overdue(self, now_ns: int) -> None:
-        while self._waiting and now_ns - next(iter(self._waiting.values()))[0] > self._keep_ns:
+        while self._waiting and now_ns - next(iter(self._waiting.values()))[0] > self.keep_ns:
             self._given_up += self._forget()
 
     def _forget(self) -> int:

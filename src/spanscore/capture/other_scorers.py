@@ -11,9 +11,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from random import getrandbits
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
-from weakref import ReferenceType, ref
+from weakref import ref
 
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -21,7 +21,8 @@ from spanscore.capture.callback.runs import Root
 from spanscore.core.threads import renew_lock_in_child
 
 if TYPE_CHECKING:
-    from spanscore.capture.callback.capture import RunCapture
+    from spanscore.capture.callback.handler import SpanCallbackHandler
+    from spanscore.capture.processor.external_spans import ExternalSpans
 
 
 @dataclass(slots=True)
@@ -29,8 +30,6 @@ class ScorerIdentity:
     """The identity of a scorer for other scorers in the process.
 
     Attributes:
-        name: name of the scorer.
-        versions: metric → its version.
         met: name of each other scorer with a common run → the metrics that both have, sorted.
     """
 
@@ -57,23 +56,11 @@ class ScorerIdentity:
         ]
 
 
-class SharedReceiver(Protocol):
-    """A receiver that may exist several times in a process.
-
-    Attributes:
-        identity: identity of its scorer.
-        others: receivers of the other scorers.
-    """
-
-    identity: ScorerIdentity
-    others: tuple[ReferenceType[Any], ...]
-
-
-_One = TypeVar("_One", bound=SharedReceiver)
+_One = TypeVar("_One", "SpanCallbackHandler", "ExternalSpans")
 
 
 class _LiveReceivers(Generic[_One]):
-    """The live receivers of one kind in the process; each has references to all other receivers."""
+    """The live receivers of one kind in the process; each has references to all other receivers in ``others``."""
 
     def __init__(self) -> None:
         self._living: list[ref[_One]] = []
@@ -94,8 +81,8 @@ class _LiveReceivers(Generic[_One]):
         return [receiver for receiver in living if receiver.identity is not identity]
 
 
-handlers: _LiveReceivers[RunCapture] = _LiveReceivers()
-processors: _LiveReceivers[SharedReceiver] = _LiveReceivers()
+handlers: _LiveReceivers[SpanCallbackHandler] = _LiveReceivers()
+processors: _LiveReceivers[ExternalSpans] = _LiveReceivers()
 
 
 def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
@@ -104,10 +91,11 @@ def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
     return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
 
 
-def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
+def borrow(handler: SpanCallbackHandler, root: Root, langchain_id: int) -> Set[str] | None:
     """Copy ids and context of a root from another scorer's handler that has opened it for the same run.
 
-    The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them.
+    The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them. ``langchain_id`` is 0
+    unless the root has an internal id.
 
     Returns:
         The metrics that this scorer still scores; None if no other handler has opened the root.
@@ -116,7 +104,7 @@ def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
         other = reference()
         if other is None:
             continue
-        their_id = other.id_here(UUID(int=run_id))
+        their_id = other.id_here(UUID(int=langchain_id or root.id))
         run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
         if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run before the installation
             root.shared, root.key = frozenset(handler.identity.versions), run.root.key

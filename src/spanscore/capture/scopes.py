@@ -15,8 +15,6 @@ from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
 from spanscore.samples.normalizers.building import AttributeLookup
 
-# --- root roles -----------------------------------------------------------------------------------------------------
-
 # `_ROLES` is used both for decoded spans and for the undecoded bytes of received spans.
 
 
@@ -81,8 +79,6 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
             return role
     return RootRole.ROOT if any(name in attributes for name in _CONTENT) else RootRole.UNNAMED
 
-
-# --- scopes ---------------------------------------------------------------------------------------------------------
 
 _MAX_SCOPES: Final = 1_000
 """Maximum number of remembered scopes, because scope names that contain an id would add one per request."""
@@ -209,17 +205,11 @@ class Scopes:
             )
         return read_scope == scope
 
-    def notes(self) -> list[str]:
-        """Return the notes on scopes for `status()`: read by content, superseded, or listed but without spans."""
-        return scope_notes(self.listed, [self])
-
 
 def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
-    """Return the notes on scopes for `status()`.
+    """Return the notes on scopes for `status()`: read by content, superseded, or listed but without spans.
 
-    Args:
-        listed: prefixes of scopes that the configuration names.
-        processes: the scopes of each traced process.
+    ``listed`` are the prefixes of scopes that the configuration names, and ``processes`` the scopes of each traced process.
     """
     all_scopes = [*processes]
     by_content = sorted({scope for scopes in all_scopes for scope in scopes.by_content.copy()})

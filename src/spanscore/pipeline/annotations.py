@@ -19,7 +19,7 @@ _SCALES: Final = "allowed are two words or more, worst first, each once: {user_f
 _MOST_NAMES: Final = 100
 """Maximum number of label names in one process. Each name is an attribute's value, and so a series in a metrics store."""
 _KEPT: Final = 10_000
-"""Maximum number of labels with a remembered last value: 0.5 kB each."""
+"""Maximum number of labels with a remembered last value: 0.5 kB each. A forgotten label counts as new if it is repeated."""
 _VOTES: Final = 100
 """Maximum number of remembered values of one label."""
 
@@ -128,14 +128,11 @@ class _Known:
 
 @dataclass(eq=False, repr=False)
 class LatestAnnotations:
-    """Keeps the latest value, by time, of each label that this process has seen, up to a maximum. Owned by one thread.
+    """Keeps the latest value, by time, of each label that this process has seen. Owned by one thread.
 
-    Attributes:
-        kept: number of remembered labels; beyond it the oldest is forgotten, and counts as new if it is repeated.
-        clock: nanoseconds since 1970; the time of values that have no time.
+    ``clock`` returns nanoseconds since 1970: the time of values that have no time.
     """
 
-    kept: int = _KEPT
     _: KW_ONLY
     clock: Callable[[], int] = time_ns
 
@@ -149,7 +146,7 @@ class LatestAnnotations:
         if latest is None:
             at_ns = self.clock() if label.when_ns is None else label.when_ns
             self._of[whose] = _Known(label.value, at_ns, at_ns, votes={vote})
-            if len(self._of) > self.kept:
+            if len(self._of) > _KEPT:
                 self._of.popitem(last=False)
             return label
         self._of.move_to_end(whose)

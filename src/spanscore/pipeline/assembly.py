@@ -128,11 +128,9 @@ def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
 def split(unit: Unit) -> list[Unit]:
     """Return the units below one topmost span; empty if it has no root. Most often the result is the given unit, unchanged.
 
-    Work that began after its parent and the root had ended is a separate unit. A span of spanscore's own capture stays the root
-    of its unit, as in the process that captured it.
-
-    Args:
-        unit: the topmost span of an instrumentation with all spans below it, in GenAI names.
+    The given unit is the topmost span of an instrumentation with all spans below it, in GenAI names. Work that began after its
+    parent and the root had ended is a separate unit. A span of spanscore's own capture stays the root of its unit, as in the
+    process that captured it.
     """
     top = unit.root
     if top is None or top.scope == semconv.CAPTURE_SCOPE or not unit.complete:
@@ -241,11 +239,7 @@ class Assembler:
     def ended(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
         """Add an ended span. Returns False if its unit has closed already, and the span is counted as late.
 
-        Args:
-            key: the unit.
-            span: the span.
-            now_ns: the present time.
-            size_bytes: approximate size of its content, if it is not bounded elsewhere.
+        ``size_bytes`` is the approximate size of the span's content, if it is not bounded elsewhere.
         """
         unit = self._unit(key, now_ns)
         if unit is None:

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -21,6 +22,8 @@ from spanscore.pipeline.sampling import RateSampler
 
 _KEPT: Final = 1_000
 """Number of kept units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+_REMEMBERED_UNITS: Final = 10_000
+"""Number of indexed units: 0.2 kB each, and 0.2 kB for a key."""
 _LONGEST: Final = 200
 """Maximum number of characters of a kept metadata text."""
 _MOST_WHOLE: Final = 100
@@ -46,22 +49,32 @@ class RecentUnit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class RecentUnits:
-    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Thread-safe: each step is one operation of
-    a deque.
+    """Keeps the ids of the last units for ``feedback``, and their facts, without content, for ``scorer.preview()``.
+
+    Thread-safe: each step is one operation of a dict or a deque.
 
     Attributes:
         metadata: metadata keys to keep, if the values are texts, numbers or booleans.
-        kept: number of kept units.
+        kept: number of units with kept facts.
+        indexed: number of units that are found by their trace and by the application's key.
         clock: nanoseconds since the epoch.
     """
 
     metadata: Sequence[str] = ()
     _: KW_ONLY
     kept: int = _KEPT
+    indexed: int = _REMEMBERED_UNITS
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
         self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self.kept)
+        self._index: OrderedDict[UnitKey, None] = OrderedDict()
+        self._keys: OrderedDict[str, UnitKey] = OrderedDict()
+
+    def use_metadata(self, metadata: Sequence[str]) -> None:
+        """Keep these keys of later units, and forget the facts of earlier ones."""
+        self.metadata = metadata
+        self._units.clear()
 
     def followed(self, facts: SamplingContext) -> None:
         """Remember a unit with all its facts."""
@@ -84,6 +97,20 @@ class RecentUnits:
             for facts, closed_ns, followed in self._units.copy()
         ]
 
+    def closed(self, facts: SamplingContext) -> None:
+        """Remember a unit, and its key if its metadata have one. O(1)."""
+        keep_latest(self._index, facts.key, None, self.indexed)
+        if key := feedback_key_of(facts.metadata):
+            keep_latest(self._keys, key, facts.key, self.indexed)
+
+    def of_trace(self, trace_id: int) -> list[UnitKey]:
+        """Return the units of a trace, in the order in which they closed."""
+        return [key for key in list(self._index) if key.trace_id == trace_id]
+
+    def of_key(self, key: str) -> UnitKey | None:
+        """Return the latest unit with this key; None if no known unit has it."""
+        return self._keys.get(key)
+
     def _listed(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with only the listed metadata. ``_replace`` would take three times as long."""
         metadata: Mapping[str, Any] | None = facts.metadata
@@ -101,11 +128,7 @@ class RecentUnitSpans:
         self._bytes = 0
 
     def keep(self, unit: Unit, size_bytes: int) -> None:
-        """Keep a unit, unless it alone exceeds the bound.
-
-        Args:
-            size_bytes: approximate size of its content.
-        """
+        """Keep a unit with content of about ``size_bytes``, unless it alone exceeds the bound."""
         size = size_bytes + _SPAN_BYTES * len(unit.spans)
         if size <= _MOST_BYTES:
             self._units.append((unit, size))
@@ -126,42 +149,11 @@ def _is_small(value: Any) -> bool:
 
 K = TypeVar("K")
 V = TypeVar("V")
-_REMEMBERED_UNITS: Final = 10_000
-"""Number of remembered units: 0.2 kB each, and 0.2 kB for a key."""
 
 
 def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
     """Return the application's own key of a unit; None if its metadata have none."""
     return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
-
-
-class ClosedUnitIndex:
-    """Finds the last closed units by trace and by the application's key. Thread-safe: each step is one operation of a dict.
-
-    Args:
-        recent: the facts of the last units.
-        kept: number of remembered units.
-    """
-
-    def __init__(self, recent: RecentUnits | None = None, kept: int = _REMEMBERED_UNITS) -> None:
-        self.recent = recent or RecentUnits()
-        self._kept = kept
-        self._units: OrderedDict[UnitKey, None] = OrderedDict()
-        self._keys: OrderedDict[str, UnitKey] = OrderedDict()
-
-    def closed(self, facts: SamplingContext) -> None:
-        """Remember a unit, and its key if its metadata have one. O(1)."""
-        keep_latest(self._units, facts.key, None, self._kept)
-        if key := feedback_key_of(facts.metadata):
-            keep_latest(self._keys, key, facts.key, self._kept)
-
-    def of_trace(self, trace_id: int) -> list[UnitKey]:
-        """Return the units of a trace, in the order in which they closed."""
-        return [key for key in list(self._units) if key.trace_id == trace_id]
-
-    def of_key(self, key: str) -> UnitKey | None:
-        """Return the latest unit with this key; None if no known unit has it."""
-        return self._keys.get(key)
 
 
 def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
@@ -172,6 +164,16 @@ def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None
             entries.popitem(last=False)
         except KeyError:  # another thread was faster
             return
+
+
+def drop_oldest(entries: dict[Any, Any], most: int) -> None:
+    """Remove the oldest entries beyond ``most``, an eighth of them at a time.
+
+    Finding the first item of a dict walks over all removed items, so removing one at a time would be slow.
+    """
+    if len(entries) > most + most // 8:
+        for key in [*islice(entries, len(entries) - most)]:
+            del entries[key]
 
 
 _NO_REASON: Mapping[str, str] = MappingProxyType({})
@@ -190,7 +192,7 @@ class _Closed:
         facts: facts of a unit that no rule matched and no rate sampled.
     """
 
-    by: Decisions
+    by: UnitBooks
     decisions: dict[str, Decision] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -198,11 +200,14 @@ class _Closed:
 
 
 @dataclass(eq=False, repr=False)
-class Decisions:
-    """Calls the sampler on units, and settles their outcomes in the ledger. Call on the span thread, except for ``explain``.
+class UnitBooks:
+    """The decisions, outcomes and remarks of the roots' units, or of the inner units of one entry.
+
+    It calls the sampler on units, and settles their outcomes in the ledger. Call on the span thread, except for ``explain``.
 
     Attributes:
-        metrics: names of all metrics.
+        metrics: names of the metrics that score these units.
+        notes: remarks on scores for ``status()``.
         known: index of the units with a decision.
         noticed: called once for every unit with a decision. Called on any thread.
         kept: number of remembered closed units, and of units that sampling excluded when they began.
@@ -213,9 +218,10 @@ class Decisions:
     sampler: RateSampler
     ledger: Ledger
     _: KW_ONLY
-    known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
+    known: RecentUnits = field(default_factory=RecentUnits)
     noticed: Callable[[SamplingContext], None] = lambda facts: None
     kept: int = _KEPT
+    notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
         self.condition_metrics = self.sampler.condition_metrics
@@ -226,10 +232,15 @@ class Decisions:
         self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[tuple[SamplingContext, Decisions]] = deque(maxlen=self.kept)
+        self._excluded: deque[tuple[SamplingContext, UnitBooks]] = deque(maxlen=self.kept)
 
-    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> Decisions:
-        """Return an object that decides on later units by other metrics and rates, and remembers the same units."""
+    @classmethod
+    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
+        """Return the books of the inner units of one entry; ``feedback`` finds roots only."""
+        return cls(metrics, sampler, Ledger(metrics, source=semconv.SOURCE_INNER), known=RecentUnits(indexed=0))
+
+    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
+        """Return the books of later units, with other metrics and rates; counts, remarks and remembered units go on."""
         self.ledger.change(metrics)
         after = replace(self, metrics=metrics, sampler=sampler)
         after._lock, after._closed, after._excluded = self._lock, self._closed, self._excluded
@@ -238,12 +249,10 @@ class Decisions:
     def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
         """Return the decisions on a closed unit: of all metrics, or of the condition metrics if rules read scores.
 
-        Args:
-            facts: facts of the unit.
-            eligible: metrics for which the unit is eligible; None = all metrics.
+        Without ``eligible``, the unit is eligible for all metrics.
         """
         self.noticed(facts)
-        self.known.recent.followed(facts)
+        self.known.followed(facts)
         names = self._first if eligible is None else tuple(eligible)
         return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
@@ -259,10 +268,7 @@ class Decisions:
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
         """Make a unit eligible for the metrics that sampled it in another process. Returns False if it is already open here.
 
-        Args:
-            key: the unit.
-            decisions: the other process's decisions.
-            others: whether this process decides on the metrics that wait for these scores.
+        With ``others``, this process decides on the metrics that wait for these scores.
         """
         if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False
@@ -275,7 +281,7 @@ class Decisions:
         """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise {}."""
         self.noticed(facts)
         self.known.closed(facts)
-        kept = self.known.recent.skipped(facts)
+        kept = self.known.skipped(facts)
         decisions: dict[str, Decision] = {}
         if self.sampler.matches(facts):
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
@@ -290,7 +296,7 @@ class Decisions:
         self.ledger.record_rejected(Outcome.NOT_SAMPLED)
         self.noticed(facts)
         self.known.closed(facts)
-        self.known.recent.excluded(facts)
+        self.known.excluded(facts)
         self._excluded.append((facts, self))
 
     def _decided(
@@ -324,17 +330,21 @@ class Decisions:
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give this outcome to every open metric of a unit; return these metrics with the outcome."""
+        """Give this outcome to every open metric of a unit, with a remark; return these metrics with the outcome."""
         outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
+        self.notes.unscored(key, outcomes, reason)
         return outcomes
 
-    def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
-        """Settle the metrics of these scores; return the scores whose metric had no outcome before."""
-        settle = self.ledger.settle
+    def settle_scores(self, unit: Unit, scores: Sequence[Score]) -> list[Score]:
+        """Settle the metrics of these scores, with remarks; return the scores whose metric had no outcome before."""
+        key, settle = unit.key, self.ledger.settle
+        if unit.inner is not None:
+            scores = [from_source(score, unit, semconv.SOURCE_INNER) for score in scores]
         counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.counted_as for score in counted}, reasons)
+        self.notes.scored(key, counted)
         return counted
 
     def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _NO_REASON) -> None:
@@ -385,52 +395,6 @@ class Decisions:
                 for name in metrics
             },
         }
-
-
-@dataclass(frozen=True, eq=False)
-class UnitBooks:
-    """The decisions, outcomes and remarks of the roots' units, or of the inner units of one entry.
-
-    Attributes:
-        notes: remarks on scores for ``status()``.
-    """
-
-    decisions: Decisions
-    notes: Notes = field(default_factory=Notes)
-
-    @classmethod
-    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
-        """Return the books of the inner units of one entry."""
-        ledger = Ledger(metrics, source=semconv.SOURCE_INNER)
-        return cls(Decisions(metrics, sampler, ledger, known=ClosedUnitIndex(kept=0)))  # ``feedback`` finds roots only
-
-    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
-        """Return the books of later units, with other metrics and rates. Counts and remarks go on."""
-        return replace(self, decisions=self.decisions.by_sampler(metrics, sampler))
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger of these units."""
-        return self.decisions.ledger
-
-    @property
-    def metrics(self) -> Sequence[str]:
-        """Names of the metrics that score these units."""
-        return self.decisions.metrics
-
-    def settle_scores(self, unit: Unit, scores: Sequence[Score]) -> list[Score]:
-        """Settle the metrics of these scores, with remarks; return the scores that were counted."""
-        if unit.inner is not None:
-            scores = [from_source(score, unit, semconv.SOURCE_INNER) for score in scores]
-        counted = self.decisions.settle_scores(unit.key, scores)
-        self.notes.scored(unit.key, counted)
-        return counted
-
-    def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give this outcome to every open metric of a unit, with a remark; return these metrics with the outcome."""
-        outcomes = self.decisions.settle_rest(key, outcome, reason)
-        self.notes.unscored(key, outcomes, reason)
-        return outcomes
 
 
 def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:

@@ -69,7 +69,6 @@ class Evaluation:
     """Scores jobs: every metric of a job concurrently, each with its deadline. Call on the loop thread.
 
     Attributes:
-        metrics: name → metric.
         timeout_s: seconds that one metric may work on one sample, without the time in which all its open questions or the score
             itself wait; a metric's own ``timeout_s`` overrides it.
         budget_ledger: budgets that pay the metrics' questions; None = no budget is set.
@@ -108,9 +107,7 @@ class Evaluation:
     def begin(self, job: Job, on_change: Callable[[], None]) -> RunningJob:
         """Begin every metric that sampled the job's unit.
 
-        Args:
-            job: the job.
-            on_change: called when a score arrives after this method has returned. Earlier scores are in ``scores``.
+        ``on_change`` is called when a score arrives after this method has returned. Earlier scores are in ``scores``.
         """
         at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)
@@ -123,17 +120,16 @@ class Evaluation:
         self._begin_each(decisions, at_work)
 
     def _begin_each(self, names: Iterable[str], at_work: RunningJob) -> None:
-        alike = self._count_alike(at_work.job)
+        job, alike = at_work.job, Counter[Hashable]()
+        beginnings = {name: begin for name in job.decisions if (begin := self._beginning(name, job.samples))}
+        for key, questions in beginnings.values():
+            alike[key] += questions  # to one account, with one first field
+        questions_alike = {name: (key[1], alike[key]) for name, (key, _) in beginnings.items()}
         for name in names:
             try:
-                self._begin(name, at_work, alike)
+                self._begin(name, at_work, questions_alike)
             except BaseException as error:  # noqa: BLE001  (a metric's ``requires`` may raise)
                 at_work.take_in(name, _broken(name, error))
-
-    async def scores(self, job: Job) -> list[Score]:
-        """Return one score per metric of a job without further decisions to come (``undecided``), in that order."""
-        scores = {score.metric: score async for score in self.each(job)}
-        return [scores[name] for name in job.decisions]
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
         """Yield one score per metric of a job without further decisions to come, in the order of completion."""
@@ -151,21 +147,12 @@ class Evaluation:
         finally:
             at_work.give_up()
 
-    def _count_alike(self, job: Job) -> Counter[Hashable]:
-        """Return (account, field) → number of questions of a job to that account that begin with that field."""
-        alike: Counter[Hashable] = Counter()
-        for name in job.decisions:
-            if (beginning := self._beginning(name, job.samples)) is not None:
-                key, questions = beginning
-                alike[key] += questions
-        return alike
-
     def _beginning(self, name: str, samples: Samples) -> tuple[tuple[Hashable, str], int] | None:
         beginnings = self._beginnings.get(name)
         kind = _kind_for(self.metrics[name], samples) if beginnings else None
         return beginnings.get(kind) if beginnings and kind else None
 
-    def _begin(self, name: str, at_work: RunningJob, alike: Counter[Hashable]) -> None:
+    def _begin(self, name: str, at_work: RunningJob, questions_alike: Mapping[str, tuple[str, int]]) -> None:
         job = at_work.job
         samples = _DISABLED if self.disabled else job.samples
         metric = self.metrics.get(name)
@@ -185,9 +172,8 @@ class Evaluation:
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
         score_context = self._score_context(name, job.taken_s, job.held_until_s, self.budget_ledger)
-        if (beginning := self._beginning(name, job.samples)) is not None:
-            key, _ = beginning
-            score_context.first_field, score_context.questions_alike = key[1], alike[key]
+        if name in questions_alike:
+            score_context.first_field, score_context.questions_alike = questions_alike[name]
         slot = MetricSlot(self._places[name]) if name in self._places else None
         context = suppressed_context()  # a metric's questions are not runs of the application
         calls = context.run(_record_calls_of, score_context)
@@ -457,7 +443,6 @@ class Deadline:
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        """Start the time."""
         self.update()
 
     def update(self) -> None:

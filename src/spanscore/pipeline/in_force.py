@@ -39,11 +39,9 @@ class ValueInForce(Generic[T]):
         return earlier.get(key) or earlier.get(UnitKey(key.trace_id, WHOLE_TRACE)) or self.now
 
     def change(self, value: T, open_units: Iterable[UnitKey]) -> None:
-        """Replace the value for units that begin from now on, and forget the values of closed units. O(open units).
+        """Replace the value for units that begin from now on, and forget the values of units that have ended. O(open units).
 
-        Args:
-            value: the new value, which is true; the present value = only closed units are forgotten.
-            open_units: keys of the units that have begun and have not ended.
+        ``value`` is true. With the present value, only values of ended units are forgotten.
         """
         self._earlier = {key: own for key in open_units if (own := self.of(key)) is not value}
         self.now = value

@@ -1,10 +1,9 @@
-"""``InnerUnits`` finds the inner units of a closed unit: spans below its root that are units of their own (``units.also``)."""
+"""Finds the inner units of a closed unit: spans below its root that are units of their own (``units.also``)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from spanscore import semconv
@@ -26,82 +25,66 @@ _NAMES: Final[Mapping[InnerKind, str]] = {
 """Kind → attribute with the name of such a span. A span without it is named after its operation: ``retrieval docs``."""
 
 
-@dataclass(frozen=True, eq=False)
-class InnerUnits:
-    """The entries of ``units.also``. The first entry that matches a span holds.
+def find_inner_units(unit: Unit, entries: Mapping[InnerGroup, Sequence[str]]) -> list[Unit]:
+    """Return the inner units of a closed unit, in the order of their starts; empty if its root is unknown.
 
-    Attributes:
-        metrics: entry → names of the metrics that score its units, in the order of the configuration.
+    ``entries`` has the metrics of each entry of ``units.also``; the first entry that matches a span holds. The spans of an
+    inner unit are its span and all spans below it, so inner units may contain each other.
     """
-
-    metrics: Mapping[InnerGroup, Sequence[str]]
-
-    def find(self, unit: Unit) -> list[Unit]:
-        """Return the inner units of a closed unit, in the order of their starts; empty if its root is unknown.
-
-        The spans of an inner unit are its span and all spans below it, so inner units may contain each other.
-        """
-        root = unit.root
-        matches = [] if root is None else [(span, self._group_of(span)) for span in unit.spans if span is not root]
-        members = [(span, group) for span, group in matches if group is not None]
-        if not members:
-            return []
-        position = {id(span): at for at, span in enumerate(unit.spans)}
-        below = _children(unit)
-        return [
-            Unit(
-                UnitKey(span.trace_id, span.span_id),
-                tuple(sorted(_subtree(span, below), key=lambda each: position[id(each)])),
-                complete=unit.complete,
-                eligible_metrics=frozenset(self.metrics[group]) - unit.shared,
-                inner=group,
-            )
-            for span, group in members
-        ]
-
-    def _group_of(self, span: SpanData) -> InnerGroup | None:
-        operation = str(span.operation)
-        return next(
-            (
-                group
-                for group in self.metrics
-                if operation in _OPERATIONS[group.kind] and group.name in (None, _name_of(span, group.kind))
-            ),
-            None,
+    root = unit.root
+    matches = [] if root is None else [(span, _group_of(span, entries)) for span in unit.spans if span is not root]
+    members = [(span, group) for span, group in matches if group is not None]
+    if not members:
+        return []
+    position = {id(span): at for at, span in enumerate(unit.spans)}
+    below = _children(unit)
+    return [
+        Unit(
+            UnitKey(span.trace_id, span.span_id),
+            tuple(sorted(_subtree(span, below), key=lambda each: position[id(each)])),
+            complete=unit.complete,
+            eligible_metrics=frozenset(entries[group]) - unit.shared,
+            inner=group,
         )
+        for span, group in members
+    ]
 
 
-class InnerBooks(NamedTuple):
-    """The inner units of one configuration, and their books.
+def _group_of(span: SpanData, groups: Iterable[InnerGroup]) -> InnerGroup | None:
+    operation = str(span.operation)
+    return next(
+        (
+            group
+            for group in groups
+            if operation in _OPERATIONS[group.kind] and group.name in (None, _name_of(span, group.kind))
+        ),
+        None,
+    )
+
+
+class Books(NamedTuple):
+    """The books of one configuration.
 
     Attributes:
-        units: finds the inner units of a closed unit.
-        books: entry → books of its units, in the order of the configuration; entries that only other processes have follow.
+        root: books of the roots' units.
+        entries: entry of ``units.also`` → names of the metrics that score its units, in the order of the configuration.
+        inner: entry → books of its units, in the order of the configuration; entries that only other processes have follow.
     """
 
-    units: InnerUnits
-    books: Mapping[InnerGroup, UnitBooks]
+    root: UnitBooks
+    entries: Mapping[InnerGroup, Sequence[str]]
+    inner: Mapping[InnerGroup, UnitBooks]
 
-    @classmethod
-    def of(cls, units: InnerUnits, sampler: RateSampler) -> InnerBooks:
-        """Return empty books of each entry."""
-        return cls(units, {group: UnitBooks.of_inner(names, sampler) for group, names in units.metrics.items()})
-
-    def by_sampler(self, units: InnerUnits, sampler: RateSampler) -> InnerBooks:
+    def by_sampler(
+        self, metrics: Sequence[str], entries: Mapping[InnerGroup, Sequence[str]], sampler: RateSampler
+    ) -> Books:
         """Return the books of later units, with other metrics and rates of the same entries. Counts and remarks go on."""
-        return InnerBooks(
-            units,
-            {group: books.by_sampler(units.metrics.get(group, ()), sampler) for group, books in self.books.items()},
-        )
+        inner = {group: books.by_sampler(entries.get(group, ()), sampler) for group, books in self.inner.items()}
+        return Books(self.root.by_sampler(metrics, sampler), entries, inner)
 
 
 def inner_facts(inner: Unit, around: SamplingContext) -> SamplingContext:
-    """Return the facts that decide on an inner unit: those of the unit around it, which was recorded or not.
-
-    Args:
-        inner: the inner unit.
-        around: facts of the closed unit that contains it.
-    """
+    """Return the facts that decide on an inner unit: those of the closed unit around it, which was recorded or not."""
     span = inner.root
     return around._replace(
         key=inner.key,

@@ -74,10 +74,7 @@ class Hooks:
         return Hooks(redactor, keep)
 
     def apply(self, samples: Samples, *, redacted: bool = False) -> Samples:
-        """Return the redacted samples, or the outcome that ends them.
-
-        Args:
-            redacted: whether the samples are redacted already.
+        """Return the redacted samples, or the outcome that ends them; ``redacted`` samples are only filtered.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.
@@ -193,13 +190,10 @@ class JobBuilder:
             return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
         for dialect in self.dialects:
             if dialect.accepts(root):
-                return self._with_fields(dialect.extract(unit), unit)
+                samples = dialect.extract(unit)
+                samples = add_tools(samples, unit) if "tools" in self.on_demand else samples
+                return add_measures(samples, unit) if self.on_demand & MEASURES else samples
         return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect accepts the root")
-
-    def _with_fields(self, samples: Samples, unit: Unit) -> Samples:
-        if "tools" in self.on_demand:
-            samples = add_tools(samples, unit)
-        return add_measures(samples, unit) if self.on_demand & MEASURES else samples
 
 
 def _job(sampled: SampledUnit, unit: Unit, samples: Samples) -> Job:

@@ -144,15 +144,12 @@ class JudgeCheckRuns:
 
     Attributes:
         metrics: name → watched metric.
-        cases: the labelled samples.
         every_s: seconds from the start of one run to that of the next.
         first: the judges' first answers.
         lock: lock that only one process holds; this process does the runs.
         evaluation: scores the metrics, each under the name of ``build_check_name``.
         prepare: returns samples in the form that a judge may see.
         record: called with each score, with the source ``judge_check``.
-        sleep: waits for the given seconds.
-        uniform: draws a number between two limits.
         clock: seconds.
     """
 

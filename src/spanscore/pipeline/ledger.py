@@ -18,14 +18,16 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.protocols import Sink
 
+_MISSING = frozenset(outcome for outcome in Outcome if outcome.missing)
+
 
 class Ledger:
     """Counts how each eligible (unit × metric) ended, and implements ``Counts``.
 
     At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
-    is added in the step that counts it, so that no loss is left out or added twice. The methods that count one unit are O(1) in
-    the units (``settle_all``: O(metrics)); ``pending``, ``open_units`` and ``count_units`` are O(open units). All are safe from
-    any thread, except ``belongs``.
+    is added in the step that counts it, so that no loss is left out or added twice. The methods that count one unit are
+    O(metrics); ``pending``, ``open_units`` and ``count_units`` are O(open units). All are safe from any thread, except
+    ``belongs``.
 
     Args:
         metrics: names of the metrics for which a unit is eligible if ``enter`` gets no names.
@@ -35,6 +37,7 @@ class Ledger:
 
     Attributes:
         compared_values: open unit → its value of the compared attribute; empty without a comparison.
+        refused: number of units that were rejected because the event queue was full.
         since_s: start of the counts, seconds since the epoch: an earlier life of the process is in no count.
     """
 
@@ -43,16 +46,13 @@ class Ledger:
     ) -> None:
         self._metrics = tuple(metrics)
         self._source = source
-        self._every = frozenset(self._metrics)
         self._compared = compared
         self._lock = threading.RLock()  # a signal handler that reads the status may interrupt its holder
         self.since_s = time()
-        self._units = self._refused = 0
-        self._of_some: Counter[str] = Counter()
+        self.refused = 0
+        self._eligible: Counter[str] = Counter()
         self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
-        self._whole: Counter[Outcome] = Counter()
-        self._rejected: Counter[Outcome] = Counter()
-        self._single: Counter[tuple[str, Outcome]] = Counter()
+        self._outcomes: Counter[tuple[str, Outcome]] = Counter()
         self._of_sources: Counter[tuple[str, Outcome, Source]] = Counter()
         self._excluded: dict[tuple[str, Outcome, Source], Weights] = {}
         self.compared_values: dict[UnitKey, str] = {}  # open unit → compared value
@@ -60,28 +60,16 @@ class Ledger:
 
     def change(self, metrics: Iterable[str]) -> None:
         """Make later units eligible for other metrics. Every count is kept, also of metrics that are left out now."""
-        with self._lock:
-            for name in self._metrics if self._units or self._whole else ():
-                self._of_some[name] += self._units
-                self._single.update({(name, outcome): units for outcome, units in self._whole.items()})
-            self._excluded = dict(self.excluded())
-            self._refused += self._whole[Outcome.EVENT_QUEUE_FULL]
-            self._units = 0
-            self._whole.clear()
-            self._rejected.clear()
-            self._metrics = tuple(metrics)
-            self._every = frozenset(self._metrics)
+        self._metrics = tuple(metrics)
 
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
         """Make a unit eligible for these metrics; None = every metric. Returns False if the unit is already open."""
         with self._lock:
             if key in self._open:
                 return False
-            if metrics is None:
-                self._units += 1
-            else:
-                self._of_some.update(metrics := [*metrics])
-            self._open[key] = dict.fromkeys(self._metrics if metrics is None else metrics, 1.0)
+            self._open[key] = waiting = dict.fromkeys(self._metrics if metrics is None else metrics, 1.0)
+            for metric in waiting:
+                self._eligible[metric] += 1
             return True
 
     def belongs(self, unit: Unit) -> None:
@@ -98,12 +86,13 @@ class Ledger:
     def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
         """Count units as eligible and ended in one step, for every metric."""
         with self._lock:
-            self._units += units
-            self._whole[outcome] += units
-            self._rejected[outcome] += units
-            if self._compared is not None and outcome.missing:
-                for metric in self._metrics * units:
-                    self._lose(metric, self._compared.of_unit(None), 1.0)
+            self.refused += units if outcome is Outcome.EVENT_QUEUE_FULL else 0
+            is_missing = outcome in _MISSING  # a call less than the property, for every run that a head sampler drops
+            for metric in self._metrics:
+                self._eligible[metric] += units
+                self._outcomes[metric, outcome] += units
+                if is_missing:
+                    self._lose((metric, outcome, None), None, units)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
         """Give an open (unit × metric) its outcome, and count it. Returns False, and counts nothing, if it is not open.
@@ -115,7 +104,7 @@ class Ledger:
                 return False
             source = None if source == self._source else source
             self._weigh(key, metric, outcome, source, waiting.pop(metric))
-            self._single[metric, outcome] += 1
+            self._outcomes[metric, outcome] += 1
             if source is not None:
                 self._of_sources[metric, outcome, source] += 1
             if not waiting:
@@ -129,19 +118,11 @@ class Ledger:
             waiting = self._open.pop(key, None)
             if waiting is None:
                 return frozenset()
-            if waiting.keys() == self._every:
-                self._whole[outcome] += 1
-            else:
-                self._single.update((metric, outcome) for metric in waiting)
             for metric, weight in waiting.items():
+                self._outcomes[metric, outcome] += 1
                 self._weigh(key, metric, outcome, None, weight)
             self.compared_values.pop(key, None)
             return frozenset(waiting)
-
-    @property
-    def refused(self) -> int:
-        """Number of units that were rejected because the event queue was full."""
-        return self._refused + self._whole[Outcome.EVENT_QUEUE_FULL]
 
     def is_open(self, key: UnitKey) -> bool:
         """Whether a unit has a metric without an outcome."""
@@ -155,22 +136,18 @@ class Ledger:
     def eligible(self) -> Mapping[str, int]:
         """Metric → number of eligible units."""
         with self._lock:
-            names = dict.fromkeys([*self._metrics, *self._of_some])  # another process's job may have other metrics
-            return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
+            return {**dict.fromkeys(self._metrics, 0), **self._eligible}  # another process's job may have other metrics
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
         """(metric, outcome) → number of units with that outcome; outcomes that never happened are absent."""
         with self._lock:
-            counts = Counter(self._single)
-            for outcome, units in self._whole.items():
-                counts.update({(metric, outcome): units for metric in self._metrics})
-            return counts
+            return self._outcomes.copy()
 
     def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, Source], int]:
         """(metric, outcome, source) → number of units with that outcome, at one moment; source None = sampled traffic."""
         with self._lock:
             counts = Counter(self._of_sources)
-            for (metric, outcome), units in self.outcomes().items():
+            for (metric, outcome), units in self._outcomes.items():
                 counts[metric, outcome, None] = units
             for (metric, outcome, _), units in self._of_sources.items():
                 counts[metric, outcome, None] -= units
@@ -179,17 +156,11 @@ class Ledger:
     def excluded(self) -> Mapping[tuple[str, Outcome, Source], Weights]:
         """(metric, outcome, source) → weights of units that are lost, or that another source than the ledger's own scored."""
         with self._lock:
-            weights = dict(self._excluded)
-            for outcome, units in self._rejected.items():
-                if outcome.missing:
-                    weights |= {
-                        (m, outcome, None): _plus(weights.get((m, outcome, None)), units) for m in self._metrics
-                    }
-            return weights
+            return self._excluded.copy()
 
     def lost(self) -> Mapping[str, Weights]:
         """Metric → the sum of its weights in ``excluded``."""
-        weights = dict.fromkeys([*self._metrics, *self._of_some], Weights())
+        weights = dict.fromkeys(self.eligible(), Weights())
         for (metric, _, _), (w, w2) in self.excluded().items():
             so_far = weights.get(metric, Weights())
             weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
@@ -204,7 +175,7 @@ class Ledger:
     def pending(self) -> Mapping[str, int]:
         """Metric → number of eligible units without an outcome yet."""
         with self._lock:
-            between = Counter(dict.fromkeys([*self._metrics, *self._of_some], 0))
+            between = Counter(dict.fromkeys(self.eligible(), 0))
             for waiting in self._open.values():
                 between.update(waiting.keys())
             return between
@@ -212,19 +183,18 @@ class Ledger:
     def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> None:
         """Add the weight of a unit that is lost, or that another source scored."""
         if outcome.missing or (outcome is Outcome.SCORED and source is not None):
-            at = metric, outcome, source
-            self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
-            if self._compared is not None:
-                value = self.compared_values.get(key)
-                self._lose(metric, self._compared.of_unit(None) if value is None else value, weight)
+            self._lose((metric, outcome, source), self.compared_values.get(key), 1, weight)
 
-    def _lose(self, metric: str, value: str, weight: float) -> None:
-        assert self._compared is not None
-        at = metric, self._compared.of_loss(metric, value)
-        self._by_value[at] = _plus(self._by_value.get(at), 1, weight)
+    def _lose(self, end: tuple[str, Outcome, Source], value: str | None, units: int, weight: float = 1.0) -> None:
+        """Add the weight of lost units; ``value`` is their compared value, None = unknown."""
+        self._excluded[end] = _plus(self._excluded.get(end), units, weight)
+        if self._compared is not None:
+            value = self._compared.of_unit(None) if value is None else value
+            at = end[0], self._compared.of_loss(end[0], value)
+            self._by_value[at] = _plus(self._by_value.get(at), units, weight)
 
 
-def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
+def _plus(weights: Weights | None, units: int, weight: float) -> Weights:
     w, w2 = weights or Weights()
     return Weights(w + units * weight, w2 + units * weight * weight)
 

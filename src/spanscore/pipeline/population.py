@@ -152,12 +152,9 @@ class Revisions(Population):
     by other scores are not scored again, because those other scores are no longer known.
 
     Attributes:
-        metrics: names of all metrics.
         sampler: samples revisions by the same rules as first scores.
-        queue: the scorer's queue.
         with_room: returns the metrics that have room for one more unit in their quota.
         handover: passes sampled units to the loop.
-        clock: the event loop's clock, in seconds.
     """
 
     metrics: Sequence[str]
@@ -166,7 +163,6 @@ class Revisions(Population):
     queue: Queue
     with_room: Callable[[Collection[str]], Collection[str]]
     handover: Callable[[Sequence[SampledUnit]], None]
-    clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
         self._next: dict[UnitKey, deque[Unit]] = {}
@@ -226,7 +222,7 @@ class Revisions(Population):
         if not chosen or not self.queue.reserve(held):
             self.ledger.settle_all(key, Outcome.QUEUE_FULL)
             return
-        self.handover([SampledUnit(unit, chosen, None, held, self.clock(), -inf)])
+        self.handover([SampledUnit(unit, chosen, None, held, monotonic(), -inf)])
 
 
 def unit_of(key: UnitKey) -> UnitKey:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 
 from spanscore.core.job import Job
 from spanscore.core.plugins import Registry
@@ -29,9 +28,7 @@ class MemoryQueue:
         self._lock = threading.Lock()
         self._reserved = 0
         self._bytes = 0
-        self._jobs: deque[Job] = deque()
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._woken: asyncio.Future[None] | None = None
+        self._jobs: asyncio.Queue[Job] = asyncio.Queue()
 
     def __len__(self) -> int:
         """Number of reserved places."""
@@ -54,43 +51,11 @@ class MemoryQueue:
 
     def put(self, job: Job) -> None:
         """Fill a reserved place. Call on the loop thread."""
-        self._jobs.append(job)
-        self._wake_one()
-
-    def put_back(self, job: Job) -> None:
-        """Put a job back as the next one. Call on the loop thread."""
-        self._jobs.appendleft(job)
-        self._wake_one()
+        self._jobs.put_nowait(job)
 
     async def get(self) -> Job:
         """Wait for the next job. Call on the loop thread."""
-        while not self._jobs:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._looks(waiter)
-                if self._jobs:  # this worker had just been woken for one of these jobs, so wake the next worker
-                    self._wake_one()
-                raise
-            self._looks(waiter)
-        job = self._jobs.popleft()
-        if self._jobs:
-            self._wake_one()
-        return job
-
-    def _looks(self, waiter: asyncio.Future[None]) -> None:
-        if waiter is self._woken:
-            self._woken = None
-
-    def _wake_one(self) -> None:
-        """Wake a worker, unless a woken worker has not looked yet: that worker wakes the next if it leaves a job."""
-        while self._waiters and self._woken is None:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                self._woken = waiter
+        return await self._jobs.get()
 
     def ack(self, job: Job) -> None:
         """Release the place of a job that is done."""
@@ -98,10 +63,10 @@ class MemoryQueue:
 
     def close(self) -> list[Job]:
         """Return the jobs that no worker took, and release their places. Call on the loop thread."""
-        left = list(self._jobs)
-        self._jobs.clear()
-        for job in left:
-            self.ack(job)
+        left = []
+        while not self._jobs.empty():
+            left.append(self._jobs.get_nowait())
+            self.ack(left[-1])
         return left
 
 

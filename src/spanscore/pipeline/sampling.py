@@ -43,7 +43,9 @@ def matches(rule: Rule, facts: SamplingContext) -> bool:
 def _matches_metadata(expected: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> bool:
     if metadata is None or not expected:
         return True
-    return all(_equal(metadata.get(key), value) for key, value in expected.items())
+    # as JSON, because an object's own ``==`` may hang
+    pairs = [(metadata.get(key), value) for key, value in expected.items()]
+    return all(value is wanted or jsonable(value) == jsonable(wanted) for value, wanted in pairs)
 
 
 def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
@@ -57,11 +59,6 @@ def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
         return True
     quality = facts.scores.get(when.score.metric)
     return quality is not None and quality < when.score.below
-
-
-def _equal(value: Any, expected: Any) -> bool:
-    """Compare a value of an application's metadata as JSON, because an object's own ``==`` may hang."""
-    return value is expected or jsonable(value) == jsonable(expected)
 
 
 # T and R of the OpenTelemetry sampling rule have 56 bits (specification, ``trace/tracestate-probability-sampling.md``).
@@ -145,7 +142,6 @@ class BudgetPacer:
 
     Attributes:
         budgets: this process's part of each budget; at least one.
-        spending: the ledger of spent money.
         under_way: returns metric → number of sampled units without a score yet.
         clock: seconds since the epoch.
     """
@@ -260,11 +256,7 @@ class _BudgetPace:
     def begin(
         self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int], limit: Callable[[str], float]
     ) -> None:
-        """Begin a step.
-
-        Args:
-            limit: returns the factor that other budgets allow a metric.
-        """
+        """Begin a step; ``limit`` returns the factor that other budgets allow a metric."""
         highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
         self._learn(now_s, spending, under_way)
         limit_now = spending.limit(self.budget)
@@ -301,9 +293,8 @@ class _BudgetPace:
 def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
     """Return the largest factor at which all metrics together cost at most ``left``; infinite if no factor is needed.
 
-    Args:
-        left: remaining money; if it is 0 or less, the factor is 0.
-        wanted: for each metric the factor that other budgets allow, and its cost without a factor.
+    ``wanted`` has for each metric the factor that other budgets allow, and its cost without a factor. If no money is left, the
+    factor is 0.
     """
     if left <= 0:
         return 0.0
@@ -444,10 +435,7 @@ class RateSampler:
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
         """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
-        the trace id.
-
-        Args:
-            trace_id: 16 bytes.
+        the 16 bytes of the trace id.
         """
         if self._rules or self._session_threshold is not None:
             return None
@@ -593,7 +581,6 @@ class TakenUnit:
     """One sampled unit.
 
     Attributes:
-        key: the unit.
         name: name of the workflow, agent or model; empty if unknown.
         began_ns: nanoseconds since the epoch; None if unknown.
         taken: metric → (the rule that samples the unit, its probability in all traffic, (0, 1]).
@@ -608,16 +595,9 @@ class TakenUnit:
 class PreviewTally:
     """Counts the ended units that rates and rules would sample, without budgets. No unit is scored.
 
-    Args:
-        rates: metric → its own rate, [0, 1].
-        rules: rules that raise the rates.
-        key: key of the hash, as in `RateSampler`.
-        head_sampling_rate: share of traces that arrived here, as in `RateSampler`.
-        service: returns the name of this process's service, as in `RateSampler`.
-        metadata: metadata keys that the units have; None = all keys.
+    The arguments are those of `RateSampler`, and ``metadata``: the metadata keys that the units have, None = all keys.
 
     Attributes:
-        units: number of counted units.
         taken: number of units that a metric samples.
         rules: name → counts; ``base``, the metrics' own rates, is the first.
         metrics: metric → counts.

@@ -19,7 +19,7 @@ from array import array
 from bisect import insort
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,9 +27,10 @@ from pydantic import TypeAdapter
 
 from spanscore.core.codecs.sample_images import add_images, with_keys
 from spanscore.core.codecs.text import jsonable
-from spanscore.core.sample import AIMessage, HumanMessage, Image, Message, MultiTurnSample, Samples, ToolMessage
+from spanscore.core.sample import AIMessage, HumanMessage, Image, Message, MultiTurnSample, Sample, Samples, ToolMessage
 from spanscore.core.score import Outcome
 from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
+from spanscore.pipeline.decisions import drop_oldest
 
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
@@ -71,9 +72,14 @@ class Segment:
         return _segment(self.messages()[start:end], self.end_ns)
 
 
-def segment_of(samples: Samples, end_ns: int) -> Segment | None:
-    """Return the conversation in a turn's samples, or its question and answer; None if there are no messages."""
-    messages = _messages_of(samples)
+def segment_of(conversation: Sample, end_ns: int) -> Segment | None:
+    """Return a turn's conversation, or its question and answer; None if there are no messages."""
+    if isinstance(conversation, MultiTurnSample):
+        messages = conversation.user_input
+    else:
+        question, answer = conversation.user_input, conversation.response
+        messages = list[Message]() if question is None else [HumanMessage(content=question)]
+        messages += [] if answer is None else [AIMessage(content=answer)]
     return _segment(messages, end_ns) if messages else None
 
 
@@ -103,16 +109,6 @@ def messages_in(gathered: Iterable[Segment]) -> list[Message]:
             continue
         kept.append(message)
     return kept
-
-
-def _messages_of(samples: Samples) -> list[Message]:
-    if samples.multi_turn is not None:
-        return samples.multi_turn.user_input
-    if samples.single_turn is None:
-        return []
-    question, answer = samples.single_turn.user_input, samples.single_turn.response
-    messages: list[Message] = [] if question is None else [HumanMessage(content=question)]
-    return messages if answer is None else [*messages, AIMessage(content=answer)]
 
 
 def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
@@ -206,8 +202,6 @@ _KEY_BITS: Final = (1 << 60) - 1
 _TIME_BITS: Final = 64
 _EXCHANGE_BITS: Final = 16
 _HEAD_BITS: Final = 32
-_SLACK: Final = 8
-"""An eighth of the entries is removed at a time, because finding the first item of a dict walks over all removed items."""
 
 
 class PastSession(NamedTuple):
@@ -216,7 +210,6 @@ class PastSession(NamedTuple):
     Attributes:
         revision: revision of its last end.
         end_ns: end of its last turn, 64 bits.
-        exchanges: number of its exchanges.
         head: 32 bits of the hash of its first text.
     """
 
@@ -250,9 +243,7 @@ class PastSessions:
         packed = (packed << _EXCHANGE_BITS) + exchanges
         self._past.pop(_hash(key), None)
         self._past[_hash(key)] = (packed << _HEAD_BITS) + past.head
-        if len(self._past) > self._most + self._most // _SLACK:
-            for forgotten in [*islice(self._past, len(self._past) - self._most)]:
-                del self._past[forgotten]
+        drop_oldest(self._past, self._most)
 
     def get(self, key: UnitKey) -> PastSession | None:
         """Return the end of a conversation; None if it has not ended, or was forgotten."""
@@ -284,7 +275,6 @@ class Turn(NamedTuple):
 
     Attributes:
         id: the application's own id of the conversation.
-        unit: key of the unit.
         root: root span without content; None if it never arrived.
         end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
         samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
@@ -308,7 +298,6 @@ class OpenSession:
         id: the application's own id of the conversation.
         past: previous end of the conversation; None if it has not ended before, or its end was forgotten.
         last_ns: arrival of its latest turn.
-        held_bytes: approximate size.
         units: number of turns that arrived.
         unscored: turns that arrived since it was last scored.
         brings: whether its latest turn contained the whole history; None if unknown.
@@ -382,7 +371,7 @@ class OpenSession:
         if conversation is None:
             return
         keyed, images = with_keys(conversation)
-        segment = segment_of(Samples.of(keyed), turn.end_ns)
+        segment = segment_of(keyed, turn.end_ns)
         if segment is not None:
             self._images |= images
             self._insert(segment)
@@ -391,8 +380,7 @@ class OpenSession:
     def incomplete(self, *, history_fills_gaps: bool) -> str | None:
         """Return why turns are missing; None if all turns are present.
 
-        Args:
-            history_fills_gaps: whether the history in a later turn replaces a turn without a sample.
+        With ``history_fills_gaps``, the history in a later turn replaces a turn without a sample.
         """
         if self._gap is not None and not (history_fills_gaps and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
@@ -444,7 +432,8 @@ class OpenSession:
         return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
 
     def _link(self, turn: Turn) -> None:
-        link = _link_of(turn)
+        ids = turn.unit.trace_id.to_bytes(16, "big") + turn.unit.span_id.to_bytes(8, "big")
+        link = (turn.end_ns & _TIME).to_bytes(8, "big") + ids  # 32 bytes, which sort by time
         if not self._links or link > self._links[-1]:
             self._root = None if turn.root is None else replace(turn.root, metadata={}, events=())
         insort(self._links, link)
@@ -487,9 +476,3 @@ def _begins_alike(before: list[Segment], new: Segment) -> bool:
     """Whether a turn has no history, or a history that begins like the conversation."""
     first = next((mark for segment in before for mark in segment.marks), None)
     return not new.own or first is None or new.marks[0] == first
-
-
-def _link_of(turn: Turn) -> bytes:
-    """Return a turn's end and unit in 32 bytes, which sort by time."""
-    ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
-    return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)

@@ -1,21 +1,37 @@
-"""Gathers turns into conversations, ends each, and finds conversations of which this process has only a part."""
+"""Conversations: turns in any order are gathered into conversations, and each is ended and scored.
+
+    turn's samples ─▶ gathered (``SessionTable``) ─▶ ended ─▶ decided ─▶ handed over ─▶ settled, emitted
+                                          └─▶ goes on: decided, handed over, emitted as provisional
+
+A session is eligible once, after its end. Scores of a session that goes on, or went on after its end, are on evaluation spans,
+and in no sum and no outcome. ``SessionPipeline`` is a population with a ledger of its own.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Set
-from dataclasses import dataclass
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
+from time import monotonic
 from typing import Final, Literal, NamedTuple
 
-from spanscore.core.log import log_once
+from spanscore import semconv
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
-from spanscore.core.span import SessionEnd, Unit, UnitKey
+from spanscore.core.span import SamplingContext, SessionEnd, SpanData, Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
+from spanscore.pipeline.ledger import Notes, log_failures
+from spanscore.pipeline.population import Population
+from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.session_turns import OpenSession, PastSessions, Turn
-
-__all__ = ["MOVED", "RESUMED", "EndedSession", "SessionBounds", "SessionIds", "SessionTable", "Turn", "session_key"]
+from spanscore.pipeline.sizes import size_bytes_of
+from spanscore.pipeline.tracker import AccountQuotas
+from spanscore.protocols import Queue
 
 _NONE: Final[Set[str]] = frozenset()
 
@@ -27,30 +43,22 @@ class SessionIds:
         self._most = most
         self._open: OrderedDict[str, int] = OrderedDict()  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
-        self._missed: OrderedDict[str, Outcome] = OrderedDict()
-        self._shared: OrderedDict[str, Set[str]] = OrderedDict()
+        self.missed: OrderedDict[str, Outcome] = OrderedDict()  # → why a turn was rejected
+        self.shared: OrderedDict[str, Set[str]] = OrderedDict()  # → metrics that another scorer of this process scores
 
     def record_start(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
-        """Record the start of a turn, and the metrics that another scorer of this process scores for the conversation."""
+        """Record the start of a turn, and the metrics that this scorer skips for the conversation."""
         keep_latest(self._open, session_id, start_ns, self._most)
         if shared:
             self.share(session_id, shared)
 
     def share(self, session_id: str, metrics: Set[str]) -> None:
         """Record the metrics that another scorer of this process scores for the conversation; this scorer skips them."""
-        keep_latest(self._shared, session_id, metrics, self._most)
-
-    def shared(self, session_id: str) -> Set[str]:
-        """Return the metrics that this scorer skips for a conversation, because another scorer scores them."""
-        return self._shared.get(session_id, _NONE)
+        keep_latest(self.shared, session_id, metrics, self._most)
 
     def record_rejection(self, session_id: str, outcome: Outcome) -> None:
         """Record the rejection of a turn, which makes the conversation incomplete."""
-        keep_latest(self._missed, session_id, outcome, self._most)
-
-    def why_missed(self, session_id: str) -> Outcome | None:
-        """Return why a turn of a conversation was rejected; None if no turn was rejected."""
-        return self._missed.get(session_id)
+        keep_latest(self.missed, session_id, outcome, self._most)
 
     def record_arrival(self, session_id: str, start_ns: int) -> None:
         """Record a turn that has arrived, perhaps the first known one. A conversation that is about to end still ends."""
@@ -83,6 +91,7 @@ _BEFORE: Final = (
     "the conversation had more turns than sessions.max_turns when it was first seen whole: it has ended before"
 )
 _NAMES: Final = 1_000
+"""Maximum number of root names of which the modes of the history are remembered."""
 MOVED: Final = "its partition went to another worker, which reads its later turns"
 RESUMED: Final = "its turns contain earlier ones that this worker has not read"
 _TAKEN_OVER: Final = (
@@ -97,8 +106,6 @@ class SessionBounds:
     Attributes:
         idle_ns: time without a turn after which a conversation ends.
         max_turns: number of turns after which a conversation ends.
-        max_open: maximum number of open conversations.
-        max_bytes: maximum bytes of all open conversations.
         score_every: number of turns after which an open conversation is scored provisionally; 0 = never.
         replicas: ``one`` or ``sticky`` if every turn of a conversation arrives here; ``any`` if turns go to any of several
             processes. With ``any``, ``idle_ns`` and ``score_every`` are off.
@@ -118,8 +125,6 @@ class EndedSession(NamedTuple):
     Attributes:
         id: the application's own id.
         key: key in the ledger of sessions.
-        turns: number of its turns.
-        revision: number of its earlier ends.
         unit: the last turn, which represents the conversation.
         samples: the whole conversation, or an outcome if it has no messages.
         why_incomplete: why the conversation is ``incomplete``; None if every turn is present.
@@ -128,8 +133,6 @@ class EndedSession(NamedTuple):
     id: str
     key: UnitKey
     end: SessionEnd
-    turns: int
-    revision: int
     unit: Unit
     samples: Samples
     why_incomplete: str | None
@@ -149,19 +152,26 @@ class SessionTable:
 
     Sessions are ordered by their latest turn, so that sessions that are due or evicted are at the front.
 
+    If turns go to any of several processes, a process has a whole conversation only if each turn contains the whole history.
+    The table learns from earlier conversations with the same root name whether that is so, and whether a first turn can have a
+    history.
+
     Attributes:
-        bounds: limits of open sessions.
         bytes: approximate size of open sessions.
-        sharding: how the turns are divided among processes.
+        shared: why any conversation may have turns in other workers of a topic, each of which would count its part as a whole;
+            empty if all turns of a conversation arrive here.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
         self.bounds = bounds
         self.bytes = 0
+        self.shared = ""
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)
-        self._histories = HistoryModes()
-        self.sharding = SessionSharding()
+        # stream (None = every stream) → Unix time in ns until which other processes may have read it
+        self._read_elsewhere_ns: dict[Hashable, int] = {}
+        self._bring_all: dict[str, bool] = {}  # name of a root → whether its turns contain the whole history
+        self._begin_empty: set[str] = set()  # names of roots with a conversation that began without a history
 
     @property
     def open(self) -> int:
@@ -174,22 +184,24 @@ class SessionTable:
         before = session.held_bytes
         if not session.units:
             session.stream = turn.stream
-        session.why_partial = session.why_partial or self.sharding.why(session.stream, turn.end_ns)
+        was_elsewhere = turn.end_ns < self._read_elsewhere_ns.get(session.stream, 0)
+        session.why_partial = session.why_partial or self.shared or (_TAKEN_OVER if was_elsewhere else "")
         session.add(turn, now_ns)
         self.bytes += session.held_bytes - before
         return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
         """Record why from now on turns of any conversation may be in other processes. An empty ``why`` ends this state."""
-        if self.sharding.shared and not why:
+        if self.shared and not why:
             self.take_over(None, now_ns)
-        self.sharding.shared = why
+        self.shared = why
         for session in self._open.values():
             session.why_partial = session.why_partial or why
 
     def take_over(self, stream: Hashable, since_ns: int) -> None:
         """Record that other processes have read a stream (None = every stream) until a time, in ns since the epoch."""
-        self.sharding.take_over(stream, since_ns + self.bounds.idle_ns)
+        until_ns = since_ns + self.bounds.idle_ns  # an earlier conversation may have begun in another process
+        self._read_elsewhere_ns[stream] = max(until_ns, self._read_elsewhere_ns.get(stream, 0))
 
     def leave(self, stream: Hashable) -> None:
         """Record that another process reads a stream from now on."""
@@ -231,8 +243,9 @@ class SessionTable:
         return next(iter(self._open.values()))
 
     def _after_turn(self, session: OpenSession) -> list[EndedSession]:
-        if session.brings is not None:
-            self._histories.learn(session.name, whole=session.brings)
+        name, bring_all = session.name, self._bring_all
+        if session.brings is not None and (name in bring_all or len(bring_all) < _NAMES):
+            bring_all[name] = bring_all.get(name, True) and session.brings
         if self._turns(session) >= self.bounds.max_turns:
             return [self._close(session, "max_turns")]
         every = 0 if self.bounds.replicas == "any" else self.bounds.score_every
@@ -254,8 +267,9 @@ class SessionTable:
     def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         del self._open[session.id]
         self.bytes -= session.held_bytes
-        if not session.why_partial and session.past is None and session.exchanges <= session.units:
-            self._histories.learn_begin(session.name)
+        began_empty = not session.why_partial and session.past is None and session.exchanges <= session.units
+        if began_empty and len(self._begin_empty) < _NAMES:  # no example or greeting precedes its first question
+            self._begin_empty.add(session.name)
         self._past.add(session.key, session.ended())
         return self._make_ended_session(session, end)
 
@@ -264,15 +278,13 @@ class SessionTable:
             id=session.id,
             key=session.key,
             end=end,
-            turns=session.turns,
-            revision=session.revision,
             unit=session.as_unit(end),
             samples=session.samples(),
             why_incomplete=self._why_incomplete(session, end),
         )
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
-        is_alone, history_is_whole = self.bounds.replicas != "any", self._histories.are_whole(session.name)
+        is_alone, history_is_whole = self.bounds.replicas != "any", self._bring_all.get(session.name, False)
         if not is_alone and end not in ("explicit", "max_turns"):
             return _LEFT
         if not is_alone and not (history_is_whole and (session.is_brought or session.exchanges == 1)):
@@ -288,9 +300,9 @@ class SessionTable:
 
     def _why_partial(self, session: OpenSession) -> str:
         """Return why other processes may have turns of a conversation; empty if every turn arrived here."""
-        if session.why_partial or not self.sharding.is_taken_over(session.stream):
+        if session.why_partial or session.stream not in self._read_elsewhere_ns:
             return session.why_partial
-        has_more = session.exchanges > session.units and self._histories.begin_empty(session.name)
+        has_more = session.exchanges > session.units and session.name in self._begin_empty
         return RESUMED if has_more else ""
 
 
@@ -300,63 +312,282 @@ def session_key(id: str) -> UnitKey:
     return UnitKey(int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1)
 
 
-class HistoryModes:
-    """Remembers, by a root's name, whether turns contain the whole history, and whether conversations begin without a history.
-
-    If turns go to any of several processes, a process has a whole conversation only if each turn contains the whole history.
-    This class learns from earlier conversations with the same root name whether that is so. It also learns whether a first
-    turn can have a history.
-    """
-
-    def __init__(self) -> None:
-        self._whole: dict[str, bool] = {}
-        self._empty: set[str] = set()
-
-    def learn(self, name: str, *, whole: bool) -> None:
-        """Record whether a turn contained the whole history, or a part."""
-        if name in self._whole or len(self._whole) < _NAMES:
-            self._whole[name] = self._whole.get(name, True) and whole
-
-    def learn_begin(self, name: str) -> None:
-        """Record that a conversation began without a history: no example or greeting precedes its first question."""
-        if len(self._empty) < _NAMES:
-            self._empty.add(name)
-
-    def begin_empty(self, name: str) -> bool:
-        """Whether conversations of that name begin without a history, so that a turn with a history is not a first turn."""
-        return name in self._empty
-
-    def are_whole(self, name: str) -> bool:
-        """Whether turns of that name contain the whole history; False while that is unknown."""
-        return self._whole.get(name, False)
+_REMEMBERED_IDS: Final = 100_000
+"""Number of remembered ids: ten for each session that may be gathered, because most sessions are not sampled. 0.1 kB each."""
+_NOBODY: Final = UnitKey(0, 0)
+_THE_REST: Final = UnitKey(0, 0)
+"""A key that is in flight during a shutdown, until the last session is exported."""
 
 
-class SessionSharding:
-    """Finds conversations that may have turns in another worker of a topic. Each worker would count its part as a whole.
+class _InWork(NamedTuple):
+    """A session that is being scored: at its end, or provisionally before it.
 
     Attributes:
-        shared: why any conversation may have turns in other processes; empty if all turns of a conversation arrive here.
+        key: key in the ledger of sessions.
+        provisional: number of turns so far if the scores are provisional; 0 after its end.
+        units: latest turns of the session; a flush that waits for one of these turns also waits for the session's scores.
     """
 
-    def __init__(self) -> None:
-        self.shared = ""
-        self._until_ns: dict[Hashable, int] = {}
+    key: UnitKey
+    revision: int
+    provisional: int
+    units: tuple[UnitKey, ...]
 
-    def take_over(self, stream: Hashable, until_ns: int) -> None:
-        """Record that other processes have read a stream (None = every stream) before.
+    @property
+    def counts(self) -> bool:
+        return not self.revision and not self.provisional
 
-        Args:
-            stream: the stream.
-            until_ns: Unix time in ns. A conversation with a turn that ended before it may have begun in another process.
-        """
-        self._until_ns[stream] = max(until_ns, self._until_ns.get(stream, 0))
 
-    def is_taken_over(self, stream: Hashable) -> bool:
-        """Whether other processes have read a stream before."""
-        return stream in self._until_ns
+@dataclass(eq=False, repr=False)
+class SessionPipeline(Population):
+    """Gathers turns, decides on sessions and settles them.
 
-    def why(self, stream: Hashable, end_ns: int) -> str:
-        """Return why a conversation may be only a part, given the end of one of its turns; empty if there is no reason."""
-        if self.shared:
-            return self.shared
-        return _TAKEN_OVER if end_ns < self._until_ns.get(stream, 0) else ""
+    Call on the span thread; ``ids``, ``end`` and ``noticed`` may be used on any thread.
+
+    Attributes:
+        metrics: names of the metrics that score sessions; may be empty.
+        table: gathers the turns of sessions.
+        sampler: decides on each session that has ended or is scored provisionally.
+        handover: passes sampled sessions to the loop.
+        post: runs a call on the span thread.
+        possible_turns: conversation's id (None = any) → ended units that may still become turns of it.
+        shown: conversation's id → its exported form; None if it is not exported.
+        ids: ids of open sessions. Thread-safe.
+        ended: kind of end → sessions.
+        without_id: units without a conversation id.
+        notes: remarks on scores of sessions, for ``status()``.
+        stream_of: unit → the stream that has all turns of its conversation; None without such a stream.
+    """
+
+    metrics: Collection[str]
+    _: KW_ONLY
+    table: SessionTable
+    sampler: RateSampler
+    queue: Queue
+    account_quotas: AccountQuotas
+    handover: Callable[[Sequence[SampledUnit]], None]
+    post: Callable[[Callable[[], None]], None]
+    possible_turns: Callable[[str | None], Collection[UnitKey]]
+    shown: Callable[[str], str | None] = lambda session_id: session_id
+
+    def __post_init__(self) -> None:
+        self.stream_of: Callable[[UnitKey], Hashable] = lambda _: None
+        self.ids = SessionIds(_REMEMBERED_IDS)
+        self.ended: Counter[str] = Counter()
+        self.notes = Notes()
+        self.without_id = 0
+        self._lock = threading.Lock()
+        self._left_out: OrderedDict[UnitKey, None] = OrderedDict()
+        self._ending: dict[str | None, set[UnitKey]] = {}  # None = every session
+        self._over = False
+        self._at_work: dict[_InWork, set[str]] = {}
+        self._leaving: deque[tuple[int, _InWork]] = deque()
+
+    def end(self, session_id: str) -> bool:
+        """End an open session when its ended units have arrived. Returns False if the id is not open. Does not block."""
+        is_open = self.ids.end(session_id)
+        if is_open:
+            self.post(lambda: self._end_when_whole(session_id))
+        return is_open
+
+    def is_interested(self, facts: SamplingContext) -> bool:
+        """Whether a unit is a turn of a session that may be scored."""
+        return self.sampler.wants_session(facts.conversation_id or "")
+
+    def noticed(self, facts: SamplingContext) -> None:
+        """Count a unit that has no conversation id, and, at its first turn, a session that no metric samples. Thread-safe."""
+        if facts.conversation_id == "":
+            self.without_id += 1
+        elif facts.conversation_id is not None and not self.is_interested(facts):
+            with self._lock:
+                self._leave_out(facts.conversation_id)
+
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+        """Gather a turn."""
+        session_id, root, now_ns = facts.conversation_id or "", unit.root, steady_ns()
+        if unit.shared:
+            self.ids.share(session_id, unit.shared)
+        self.ids.record_arrival(session_id, now_ns if root is None else root.start_ns)
+        end_ns = now_ns if root is None else root.end_ns
+        stream = self.stream_of(facts.key)
+        turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
+        self._begin_each(self.table.take(turn, now_ns))
+
+    def tick(self, now_ns: int) -> None:
+        """End sessions that are idle for too long, and sessions that ``end`` announced and whose units have arrived."""
+        self._begin_each(self.table.due(now_ns))
+        for session_id, waiting in list(self._ending.items()):
+            waiting &= {*self.possible_turns(session_id)}
+            if not waiting:
+                del self._ending[session_id]
+                self._end(session_id)
+
+    def next_due_ns(self) -> int | None:
+        """Return the time at which the next session becomes idle for too long; None if no session is open."""
+        return self.table.next_due_ns()
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the ended sessions whose scores are not exported yet, with their turns."""
+        while self._leaving and self._leaving[0][0] <= self.hold.ended:
+            self._leaving.popleft()
+        waiting = {session_key(session_id) for session_id in self._ending if session_id is not None}
+        for work in [*self._at_work, *(work for _, work in self._leaving)]:
+            waiting |= {work.key, *work.units}
+        return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
+
+    def end_all(self) -> None:
+        """End every session when the ended units have arrived, at a shutdown."""
+        self._over = True
+        self._ending[None] = {*self.possible_turns(None)}
+        self.tick(steady_ns())
+
+    def give_up(self) -> None:
+        """End every session as ``shutdown``."""
+        self._over = True
+        for session in self.table.close_all():
+            if _work_of(session.unit).counts:
+                self._enter(session)
+        self._ending.clear()
+        self._at_work.clear()
+        for key in self.end_open():
+            self.account_quotas.leave(key)
+
+    def take_over(self, job: Job) -> None:
+        """Accept a session from another process."""
+        work = _work_of(job.unit)
+        if work in self._at_work:
+            return
+        self._at_work[work] = set(job.decisions)
+        if work.counts:
+            self.enter(work.key, job.decisions)
+            self.ledger.belongs(job.unit)
+            self.account_quotas.enter(work.key, job.decisions, job.size_bytes)
+
+    def settle(self, result: JobResult) -> None:
+        """Count and emit the scores of a session."""
+        unit, work = result.unit, _work_of(result.unit)
+        open_ones = self._at_work.get(work)
+        if open_ones is None:  # the work was abandoned
+            return
+        scores = [score for score in result.scores if score.metric in open_ones]
+        open_ones -= {score.metric for score in scores}
+        if work.counts:
+            for score in scores:
+                self.ledger.settle(work.key, score.metric, score.outcome, score.source)
+            self.account_quotas.settle(work.key, [score.metric for score in scores])
+        self.notes.scored(unit.key, scores)
+        log_failures(scores)
+        self.emit(unit, scores)
+        if result.over:
+            del self._at_work[work]
+            if work.counts:
+                self.ledger.settle_all(work.key, result.rest)
+                self.account_quotas.leave(work.key)
+            self._leaving.append((self.hold.queued, work))  # exported when everything queued so far is exported
+
+    def _end_when_whole(self, session_id: str) -> None:
+        self._ending[session_id] = {*self.possible_turns(session_id)}
+        self.tick(steady_ns())
+
+    def _end(self, session_id: str | None) -> None:
+        if session_id is None:
+            self._begin_each(self.table.close_all())
+        elif (ended := self.table.end(session_id)) is not None:
+            self._begin_each([ended])
+        else:  # no metric samples it, or no turn arrived
+            self.ids.record_end(session_id, 0)
+
+    def _named(self, unit: Unit, session_id: str) -> SpanData | None:
+        """Return the turn's root with an exportable conversation id; spans of other instrumentations have the raw id."""
+        root = unit.root
+        if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
+            return root
+        return unit.in_conversation(self.shown(session_id)).root
+
+    def _leave_out(self, session_id: str) -> None:
+        key = session_key(session_id)
+        if key not in self._left_out:
+            self.ledger.enter(key, self._own(session_id))
+            self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
+            keep_latest(self._left_out, key, None, _REMEMBERED_IDS)
+        self._left_out.move_to_end(key)
+
+    def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
+        for session in sessions:
+            try:
+                self._begin(session)
+            except Exception as error:  # noqa: BLE001  (the other sessions go on, and this one ends)
+                log_internal_error("decide on a session", error)
+                self.ledger.settle_all(session.key, Outcome.INCOMPLETE)
+
+    def _begin(self, session: EndedSession) -> None:
+        work = _work_of(session.unit)
+        if not work.provisional:
+            root = session.unit.root
+            self.ids.record_end(session.id, 0 if root is None else root.start_ns)
+        taken = self._enter(session) if work.counts else self._taken(session)
+        if work in self._at_work or not taken:
+            return
+        if why := self._why_incomplete(session):
+            self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
+            return
+        roomy = self.account_quotas.with_room(taken)
+        held = size_bytes_of(session.unit, session.samples)
+        if not roomy or not self.queue.reserve(held):
+            self._lose(work, taken, Outcome.SHUTDOWN if self._over else Outcome.QUEUE_FULL)
+            return
+        self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
+        self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
+
+    def _why_incomplete(self, session: EndedSession) -> str | None:
+        missed = self.ids.missed.get(session.id)
+        return session.why_incomplete or (
+            None if missed is None else f"a turn of the conversation was rejected: {missed}"
+        )
+
+    def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
+        try:
+            self.handover([SampledUnit(session.unit, chosen, session.samples, held, monotonic(), redacted=True)])
+        except Exception:
+            self.queue.cancel(held)
+            raise
+        self._at_work[work] = set(chosen)  # set after the start is early enough, because scores arrive on this thread
+        if work.counts:
+            self.account_quotas.enter(work.key, chosen, held)
+
+    def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
+        """Make an ended session eligible; return the decisions of the metrics that sample it, and end the other metrics."""
+        self.ended[session.end] += 1
+        if not (own := self._own(session.id)):
+            return {}
+        taken = self._taken(session)
+        self.ledger.enter(session.key, own)
+        self.ledger.belongs(session.unit)
+        for name in own:
+            if name not in taken:
+                self.ledger.settle(session.key, name, Outcome.NOT_SAMPLED)
+        self.ledger.choose(session.key, taken)
+        return taken
+
+    def _own(self, session_id: str) -> Collection[str]:
+        """Return the metrics that score a conversation here; metrics that another scorer of the process scores are left out."""
+        shared = self.ids.shared.get(session_id, ())
+        return [name for name in self.metrics if name not in shared] if shared else self.metrics
+
+    def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
+        decisions = {name: self.sampler.session(session.id, name) for name in self._own(session.id)}
+        return {name: decision for name, decision in decisions.items() if decision.take}
+
+    def _lose(
+        self, work: _InWork, metrics: Iterable[str], outcome: Outcome, reason: str = "", unit: UnitKey = _NOBODY
+    ) -> None:
+        if work.counts:
+            for name in metrics:
+                self.ledger.settle(work.key, name, outcome)
+                self.notes.unscored(unit, {name: outcome}, reason)
+
+
+def _work_of(unit: Unit) -> _InWork:
+    assert unit.session is not None
+    turns = unit.session.turns if unit.is_provisional else 0
+    return _InWork(unit.session.key, unit.revision, turns, unit.session.links)

@@ -1,12 +1,13 @@
-"""``SpanBuffer`` holds a unit's spans until its scores are there, and exports them at a bounded pace; ``HeldRoots`` holds
-roots. *The pace* is the number of spans that may be ended between two flushes of the provider. A unit is *out* when all its
-spans are exported. *Children* are the spans below a unit's root.
+"""``SpanBuffer`` holds a unit's spans until its scores are there, and exports them at a bounded pace.
+
+*The pace* is the number of spans that may be ended between two flushes of the provider. A unit is *out* when all its spans are
+exported. *Children* are the spans below a unit's root.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
@@ -20,6 +21,8 @@ from spanscore.protocols import PendingSpan
 RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
 """Reasons for the export of a unit's spans."""
 _SECOND_NS = 1_000_000_000
+_FLUSH_WAIT_NS = 2 * _SECOND_NS
+"""Longest wait for a flush. A batch that took longer to fill needs no flush."""
 
 
 @dataclass(eq=False, repr=False)
@@ -33,14 +36,12 @@ class ExportPace:
         flush: begins to export the provider's spans, without blocking.
         on_flushed: called on another thread when a flush is done, to wake the span thread.
         batch: number of spans between two flushes: the size of the batch processor's exports.
-        flush_wait_ns: longest wait for a flush. A batch that took longer to fill needs no flush.
     """
 
     flush: Callable[[], Future[bool]]
     _: KW_ONLY
     on_flushed: Callable[[], None] = lambda: None
     batch: int = 512
-    flush_wait_ns: int = 2 * _SECOND_NS
 
     def __post_init__(self) -> None:
         self._left = self.batch
@@ -54,7 +55,7 @@ class ExportPace:
             if not self._flushing.done() and now_ns < self._flushing_until_ns:
                 return 0
             self._flushing, self._left, self._began_ns = None, self.batch, now_ns
-        if now_ns - self._began_ns >= self.flush_wait_ns:
+        if now_ns - self._began_ns >= _FLUSH_WAIT_NS:
             self._left, self._began_ns = self.batch, now_ns
         return self._left
 
@@ -64,7 +65,7 @@ class ExportPace:
         if self._left > 0 or self._flushing is not None:
             return
         self._flushing = self.flush()
-        self._flushing_until_ns = now_ns + self.flush_wait_ns
+        self._flushing_until_ns = now_ns + _FLUSH_WAIT_NS
         self._flushing.add_done_callback(lambda _: self.on_flushed())
 
     def wait_until_ns(self) -> int | None:
@@ -82,21 +83,27 @@ class _Room:
 
 @dataclass(eq=False, repr=False)
 class SpanBuffer:
-    """Holds ended spans of units that may be scored, to be exported together with the scores. Owned by the span thread.
+    """Holds ended spans of units that may be scored, and records which units are out. Owned by the span thread.
+
+        root's end ─▶ kept ─▶ parked ─▶ released, with scores ─▶ out
+                        └─▶ turned back ─▶ out
 
     Beyond a bound the oldest parked unit must be released. If as many spans or bytes wait for the pace, spans are ended at
     once.
 
     Attributes:
-        pace: limits the exported spans.
         max_units: maximum number of parked units.
         max_spans: maximum number of held spans of parked and running units.
-        max_bytes: maximum bytes of held spans.
         early_ns: run time after which a unit's ended children are exported before the unit ends.
+        attach: whether scores are added to the unit's own span; if not, no span waits.
+        hold_root_ns: how long a unit waits after its end if its root is its trace's root.
+        hold_ns: how long any other unit waits after its end.
         provider_closed: whether the application has shut its provider down.
         spans: held spans of parked and running units.
         released: reason → exported units (``RELEASE_REASONS``).
         lost: spans that were ended after the application had shut its provider down.
+        in_flight: ended units that are not out yet, oldest first.
+        parts: topmost span, or unit with inner units → the units in it, until ``UnitTracker.take_parts`` returns them.
     """
 
     pace: ExportPace
@@ -105,9 +112,14 @@ class SpanBuffer:
     max_spans: int = 20_000
     max_bytes: int = 64_000_000
     early_ns: int = 5 * _SECOND_NS
+    attach: bool = True
+    hold_root_ns: int = 10 * _SECOND_NS
+    hold_ns: int = 4 * _SECOND_NS
     provider_closed: bool = False
 
     def __post_init__(self) -> None:
+        self._roots: dict[UnitKey, PendingSpan] = {}
+        self._marks: dict[UnitKey, Mapping[str, str]] = {}  # root of an inner unit → its further attributes
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._leaving: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
@@ -119,6 +131,9 @@ class SpanBuffer:
         self.queued = 0
         self.ended = 0
         self.lost = 0
+        self._units_leaving: deque[tuple[int, UnitKey]] = deque()
+        self.in_flight: dict[UnitKey, None] = {}
+        self.parts: dict[UnitKey, set[UnitKey]] = {}
 
     def __len__(self) -> int:
         """Number of parked units."""
@@ -136,17 +151,6 @@ class SpanBuffer:
         room.children.append((span_id, child))
         self.spans += 1
         self._bytes += child.size
-
-    def take_children(self, key: UnitKey, span_ids: Set[int]) -> dict[int, PendingSpan]:
-        """Remove held children of a running unit, and return them by span id; exported children are missing."""
-        room = self._running.get(key)
-        if room is None:
-            return {}
-        taken = {span_id: child for span_id, child in room.children if span_id in span_ids}
-        room.children = [(span_id, child) for span_id, child in room.children if taken.get(span_id) is not child]
-        self.spans -= len(taken)
-        self._bytes -= sum(child.size for child in taken.values())
-        return taken
 
     def hold_root(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
         """Hold an ended root with its children until ``release``, which is due at the deadline or beyond a bound."""
@@ -170,7 +174,7 @@ class SpanBuffer:
         if room.root is not None:
             self.spans -= 1
             self._bytes -= room.root.size
-            self.enqueue(room.root, attributes=attributes)
+            self.enqueue(room.root, attributes={**attributes, **self._marks.pop(key, {})})
         return True
 
     def enqueue(self, pending: PendingSpan, spans: int = 1, *, attributes: Mapping[str, Any] | None = None) -> None:
@@ -217,6 +221,8 @@ class SpanBuffer:
             self.lost += spans if self.provider_closed else 0
             self.pace.spend(spans, now_ns)
             yield_gil()
+        while self._units_leaving and self._units_leaving[0][0] <= self.ended:
+            self.in_flight.pop(self._units_leaving.popleft()[1], None)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which a span is due without a further event; None if no span is."""
@@ -228,68 +234,7 @@ class SpanBuffer:
             times.append(self.pace.wait_until_ns() or 0)
         return min(times, default=None)
 
-    def drop(self, key: UnitKey) -> None:
-        """Export the children of a unit that ended without being parked."""
-        room = self._running.pop(key, None)
-        if room is not None:
-            self._empty(room)
-
-    def _is_crowded(self) -> bool:
-        """Whether more is queued than may be held: while the backend is down, the queue must not grow without end."""
-        return self._leaving_spans > self.max_spans or self._leaving_bytes > self.max_bytes
-
-    def _empty(self, room: _Room) -> None:
-        for _, child in room.children:
-            self.spans -= 1
-            self._bytes -= child.size
-            self.enqueue(child)
-        room.children.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _MarkedSpan:
-    """A ``PendingSpan`` that gets further attributes at its end."""
-
-    span: PendingSpan
-    marks: Mapping[str, str]
-
-    @property
-    def size(self) -> int:
-        return self.span.size
-
-    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        self.span.end({**(attributes or {}), **self.marks})
-
-
-@dataclass(eq=False, repr=False)
-class HeldRoots:
-    """Holds roots until the decision on their unit, and records which units are out. Owned by the span thread.
-
-        root's end ─▶ held ─▶ parked ─▶ released, with scores ─▶ out
-                        └─▶ turned back ─▶ out
-
-    Attributes:
-        hold: holds spans that wait for scores.
-        attach: whether scores are added to the unit's own span; if not, no span waits.
-        hold_root_ns: how long a unit waits after its end if its root is its trace's root.
-        hold_ns: how long any other unit waits after its end.
-        in_flight: ended units that are not out yet, oldest first.
-        parts: topmost span, or unit with inner units → the units in it, until ``take_parts`` returns them.
-    """
-
-    hold: SpanBuffer
-    _: KW_ONLY
-    attach: bool = True
-    hold_root_ns: int = 10_000_000_000
-    hold_ns: int = 4_000_000_000
-
-    def __post_init__(self) -> None:
-        self._roots: dict[UnitKey, PendingSpan] = {}
-        self._leaving: deque[tuple[int, UnitKey]] = deque()
-        self.in_flight: dict[UnitKey, None] = {}
-        self.parts: dict[UnitKey, set[UnitKey]] = {}
-
-    def ended(self, key: UnitKey) -> None:
+    def root_ended(self, key: UnitKey) -> None:
         """Record that a unit's root has ended."""
         self.in_flight[key] = None
 
@@ -298,16 +243,9 @@ class HeldRoots:
         if span_id == key.span_id:
             self._roots[key] = pending
         elif self.attach:
-            self.hold.hold_child(key, pending, now_ns, span_id)
+            self.hold_child(key, pending, now_ns, span_id)
         else:
             pending.end()
-
-    def export_late(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
-        """Export a late span of a closed unit."""
-        if pending is not None:
-            self.hold.enqueue(pending)
-        if is_root:
-            self.leaves(key)
 
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
         """Return the units below a topmost span. If that span is not a root, its spans are exported."""
@@ -317,25 +255,27 @@ class HeldRoots:
             if unit.key not in keys:
                 self.turn_back(unit.key, {}, now_ns)
             for key in keys:
-                self.ended(key)
+                self.root_ended(key)
             self.parts[unit.key] = keys
         return units
 
     def separate(self, key: UnitKey, inside: Mapping[UnitKey, Mapping[str, str]]) -> None:
         """Hold the spans of inner units as roots of their own, instead of as children of the unit around them.
 
-        Args:
-            key: the unit around them.
-            inside: inner unit → attributes that its span gets in addition to those of its scores.
+        ``inside`` maps an inner unit to attributes that its span gets in addition to those of its scores.
         """
-        taken = self.hold.take_children(key, {inner.span_id for inner in inside})
+        room, span_ids = self._running.get(key) or _Room(since_ns=0), {inner.span_id for inner in inside}
+        taken = {span_id: child for span_id, child in room.children if span_id in span_ids}  # the others are exported
+        room.children = [(span_id, child) for span_id, child in room.children if taken.get(span_id) is not child]
+        self.spans -= len(taken)
+        self._bytes -= sum(child.size for child in taken.values())
         for keys in (self.parts.setdefault(key, {key}), *self.parts.values()):
             if key in keys:
                 keys.update(inside)  # a flush that waits for the unit also waits for them
         for inner, attributes in inside.items():
-            self.ended(inner)
+            self.root_ended(inner)
             if inner.span_id in taken:
-                self._roots[inner] = _MarkedSpan(taken[inner.span_id], attributes)
+                self._roots[inner], self._marks[inner] = taken[inner.span_id], attributes
 
     def park(self, unit: Unit, now_ns: int) -> float:
         """Hold the spans of a sampled unit. Return for how many seconds; -inf if no span waits."""
@@ -347,25 +287,30 @@ class HeldRoots:
             return -inf
         is_trace_root = unit.root is not None and unit.root.parent_id is None
         hold_ns = self.hold_root_ns if is_trace_root else self.hold_ns
-        self.hold.hold_root(unit.key, pending, now_ns + hold_ns)
+        self.hold_root(unit.key, pending, now_ns + hold_ns)
         return hold_ns / 1e9
 
     def turn_back(self, key: UnitKey, attributes: Mapping[str, Any], now_ns: int) -> None:
         """Export the spans of an unscored unit."""
         pending = self._roots.pop(key, None)
         if pending is not None:
-            self.hold.hold_root(key, pending, now_ns)
-            self.hold.release(key, attributes)
-        else:
-            self.hold.drop(key)
+            self.hold_root(key, pending, now_ns)
+            self.release(key, attributes)
+        elif (room := self._running.pop(key, None)) is not None:
+            self._empty(room)
         self.leaves(key)
 
     def leaves(self, key: UnitKey) -> None:
         """Record that a unit is out as soon as all spans queued so far are exported."""
-        self._leaving.append((self.hold.queued, key))
+        self._units_leaving.append((self.queued, key))
 
-    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
-        """End queued spans as the pace allows, all of them if ``unpaced``."""
-        self.hold.flush_ready(now_ns, unpaced=unpaced)
-        while self._leaving and self._leaving[0][0] <= self.hold.ended:
-            self.in_flight.pop(self._leaving.popleft()[1], None)
+    def _is_crowded(self) -> bool:
+        """Whether more is queued than may be held: while the backend is down, the queue must not grow without end."""
+        return self._leaving_spans > self.max_spans or self._leaving_bytes > self.max_bytes
+
+    def _empty(self, room: _Room) -> None:
+        for _, child in room.children:
+            self.spans -= 1
+            self._bytes -= child.size
+            self.enqueue(child)
+        room.children.clear()

@@ -161,7 +161,7 @@ class SpoolQueue:
         try:
             await begun
         except asyncio.CancelledError:
-            self._memory.put_back(job)
+            self._memory.put(job)
             raise
         return job
 

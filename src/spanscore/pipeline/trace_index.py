@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf
@@ -14,12 +14,11 @@ from spanscore.core.codecs.otlp_request import Origin, WireSpan, times_of
 from spanscore.core.codecs.otlp_scan import TIMES_SIZE
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
+from spanscore.pipeline.decisions import drop_oldest
 
 _BITS: Final = (1 << 60) - 1
 """Bits of a stored hash. An int of 60 bits takes 32 bytes of memory, an int of 64 bits takes 48."""
 _NONE: Final = -1
-_SLACK: Final = 8
-"""An eighth of the entries is removed at a time, because finding the first item of a dict walks over all removed items."""
 
 
 class ClosedKeys:
@@ -53,9 +52,7 @@ class ClosedKeys:
                 roots[hash(trace_id + root_id) & _BITS] = 0
                 root = before
             roots[trace] = root
-        if len(roots) > self._most + self._most // _SLACK:
-            for key in [*islice(roots, len(roots) - self._most)]:
-                del roots[key]
+        drop_oldest(roots, self._most)
 
     def discard(self, trace_id: bytes, root_id: bytes) -> None:
         """Forget a unit, but not its trace."""
@@ -160,7 +157,6 @@ class GatheredUnit:
     """A unit from the arrival of its root until it is forgotten.
 
     Attributes:
-        trace: its trace.
         root: topmost span of the unit.
         followed: whether it may be scored; otherwise only its root and the ids of its spans are kept.
         revision: number of its earlier closes.
@@ -195,11 +191,6 @@ class GatheredUnit:
         times = times_of(root)
         self.end_ns = 0 if times is None else times[1]
 
-    @property
-    def key(self) -> UnitKey:
-        """Its key in all other modules."""
-        return unit_key(self.root)
-
     def add(self, span: WireSpan, arrival: int) -> int:
         """Add a claimed span; return the number of its kept bytes."""
         self.count += 1
@@ -223,7 +214,6 @@ class OpenTrace:
         nodes: span id → its unit. None for an unclaimed span without a claimed span above it. An int for a span whose parent
             has not arrived, or waits itself: its arrival, in ns (unique in a table).
         waiting: parent id → spans that wait for it: claimed spans, and ids of unclaimed spans.
-        units: number of open units.
         bytes: bytes of the claimed spans in ``waiting``.
         kept: number of closed units with kept spans.
         loose: number of ids without a unit: ids of unclaimed and of late spans.
@@ -257,11 +247,7 @@ class OpenTrace:
         return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
 
     def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Remove the spans whose parent has not arrived, and yield them by parent id.
-
-        Args:
-            until_ns: latest arrival of a removed span; None = all are removed.
-        """
+        """Remove the spans whose parent has not arrived, until an arrival or all (None), and yield them by parent id."""
         for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
             group = self.waiting.pop(parent_id, [])
             split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
@@ -330,10 +316,6 @@ _ENDS: Final = 10_000
 """Fewest traces whose latest end of a unit is remembered, 0.3 kB each; at most twice as many."""
 _IDS_PER_TRACE: Final = 10
 """Average number of ids per trace of ``Bounds.traces``, at 150 bytes; beyond it ids of unclaimed spans are forgotten."""
-_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
-_closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
-_brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
-"""Takes half the time of the constructor of a named tuple, like ``_closed``."""
 
 
 class PastUnits:
@@ -368,11 +350,8 @@ class PastUnits:
         """Return whether a span of the root's resource began after its parent's unit had ended, and so starts a new unit.
 
         Otherwise the end of a unit that is not `FORGOTTEN` or `ORPHANED` is set to a claimed span's end, if that is later. Some
-        instrumentations leave an ended span current, and the next calls of the thread become its children.
-
-        Args:
-            span: a claimed span, or the id of an unclaimed one.
-            unit: the unit of its parent; `FORGOTTEN`: any closed unit of its trace, whatever its resource.
+        instrumentations leave an ended span current, and the next calls of the thread become its children. `FORGOTTEN` is any
+        closed unit of the trace, whatever its resource. An unclaimed span, given by its id, starts no unit.
         """
         if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
             return False
@@ -395,13 +374,7 @@ class PastUnits:
         return self._unfollowed.knows(trace_id) or self._followed.knows(trace_id) or self._missing.knows(trace_id)
 
     def add_missing_parent(self, trace_id: bytes, parent_id: bytes, *, is_outer: bool) -> None:
-        """Remember that a parent did not arrive in time.
-
-        Args:
-            trace_id: id of the trace.
-            parent_id: id of the parent.
-            is_outer: whether the parent is outside all closed units.
-        """
+        """Remember that a parent did not arrive in time; an outer parent is outside all closed units."""
         self._missing.add(trace_id, parent_id)
         if is_outer:
             self._outer.add(trace_id, parent_id)
@@ -427,26 +400,25 @@ class PastUnits:
 
 
 class OpenTraces:
-    """The traces with remembered ids, in the order of their latest span.
+    """The traces with remembered ids, in the order of their latest span; and closed units that may have a next revision.
 
     Args:
         most: number of kept idle traces; beyond it the oldest is dropped.
+        most_kept_bytes: maximum bytes of kept spans; beyond it the oldest unit in ``kept`` is dropped.
 
     Attributes:
         idle: traces without an open unit and without a waiting claimed span.
+        kept: closed units with spans that are kept for a next revision, in the order of closing.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_kept_bytes: int) -> None:
         self._most = most
         self._most_ids = most * _IDS_PER_TRACE
-        self._ids = 0
+        self._most_kept_bytes = most_kept_bytes
+        self._ids = self._kept_bytes = 0
+        self.kept: OrderedDict[GatheredUnit, None] = OrderedDict()
         self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
         self.idle: OrderedDict[OpenTrace, None] = OrderedDict()
-
-    def begin(self, trace: OpenTrace) -> OpenTrace:
-        """Open a trace."""
-        self.by_id[trace.id] = trace
-        return trace
 
     def mark_latest(self, trace: OpenTrace, now_ns: int) -> None:
         """Mark a trace as the trace with the latest span."""
@@ -529,116 +501,31 @@ class OpenTraces:
         if len(self.idle) > self._most:
             self.drop(next(iter(self.idle)))
 
-
-class KeptUnits:
-    """Closed units with spans that are kept for a next revision, in the order of closing.
-
-    Args:
-        traces: the traces of the units.
-        most_bytes: maximum bytes of kept spans; beyond it the oldest unit is dropped.
-    """
-
-    def __init__(self, traces: OpenTraces, most_bytes: int) -> None:
-        self._traces = traces
-        self._most_bytes = most_bytes
-        self.units: OrderedDict[GatheredUnit, None] = OrderedDict()
-        self.bytes = 0
-
     def keep(self, unit: GatheredUnit) -> None:
-        """Keep the spans of a closed unit. Above ``most_bytes`` the oldest units are dropped, perhaps this one."""
+        """Keep the spans of a closed unit. Above ``most_kept_bytes`` the oldest units are dropped, perhaps this one."""
         unit.kept = True
         unit.trace.kept += 1
-        self.units[unit] = None
-        self.bytes += unit.bytes
-        self._traces.mark_idle(unit.trace)
-        while self.bytes > self._most_bytes:
-            self.drop(next(iter(self.units)))
+        self.kept[unit] = None
+        self._kept_bytes += unit.bytes
+        self.mark_idle(unit.trace)
+        while self._kept_bytes > self._most_kept_bytes:
+            self._drop_kept(next(iter(self.kept)))
 
-    def take(self, unit: GatheredUnit) -> bool:
+    def take_kept(self, unit: GatheredUnit) -> bool:
         """Remove a unit that is open again. Returns False if the unit was not kept."""
-        if unit not in self.units:
+        if unit not in self.kept:
             return False
-        del self.units[unit]
-        self.bytes -= unit.bytes
+        del self.kept[unit]
+        self._kept_bytes -= unit.bytes
         unit.kept = False
         unit.trace.kept -= 1
         return True
 
-    def drop_old(self, last_ns: int) -> None:
-        """Drop the spans of units whose latest span arrived at ``last_ns`` or earlier."""
-        for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
-            self.drop(unit)
+    def drop_old_kept(self, last_ns: int) -> None:
+        """Drop the spans of kept units whose latest span arrived at ``last_ns`` or earlier."""
+        for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.kept)]:
+            self._drop_kept(unit)
 
-    def drop(self, unit: GatheredUnit) -> None:
-        """Drop the spans of a unit."""
-        self.take(unit)
-        self._traces.drop_unit(unit)
-
-
-class BriefUnit(NamedTuple):
-    """A whole unit that is not followed; its trace has arrived in one request so far.
-
-    Attributes:
-        root: topmost span of the unit.
-        ids: ids of the unit's claimed spans → parents' ids.
-        arrival: arrival of its request, in ns, as in ``OpenTrace``.
-        last_ns: the table's time at its arrival.
-        bytes: bytes of its root, plus 400.
-    """
-
-    root: WireSpan
-    ids: Mapping[bytes, bytes]
-    arrival: int
-    last_ns: int
-    bytes: int
-
-    @property
-    def key(self) -> UnitKey:
-        """Its key in all other modules."""
-        return unit_key(self.root)
-
-
-class BriefUnits:
-    """Brief units, in the order of arrival; most units are brief. A trace with further spans gets an ``OpenTrace``.
-
-    Args:
-        past: remembers closed units.
-    """
-
-    def __init__(self, past: PastUnits) -> None:
-        self._past = past
-        self._units: OrderedDict[bytes, BriefUnit] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._units)
-
-    def __contains__(self, trace_id: bytes) -> bool:
-        return trace_id in self._units
-
-    def __iter__(self) -> Iterator[BriefUnit]:
-        return iter(self._units.values())
-
-    def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
-        """Keep a unit and return its bytes. Returns 0, and keeps nothing, if its trace is already known."""
-        trace_id, _, _, _, raw, _ = root
-        if trace_id in self._units or self._past.knows(trace_id):
-            return 0
-        size = len(raw) + SPAN_BYTES
-        self._units[trace_id] = _brief(BriefUnit, (root, ids, arrival, now_ns, size))
-        return size
-
-    def take(self, trace_id: bytes) -> BriefUnit | None:
-        """Remove and return the unit of a trace; None if it has no brief unit."""
-        return self._units.pop(trace_id, None)
-
-    def over(self, last_ns: int) -> list[ClosedUnit]:
-        """Remove and return the units that arrived at ``last_ns`` or earlier."""
-        units, closed = self._units, list[ClosedUnit]()
-        for root, _, _, came_ns, size in units.values():
-            if came_ns > last_ns:
-                break
-            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
-        for _ in closed:
-            units.popitem(last=False)
-        self._past.remember_unfollowed([unit[0] for unit in closed])
-        return closed
+    def _drop_kept(self, unit: GatheredUnit) -> None:
+        self.take_kept(unit)
+        self.drop_unit(unit)

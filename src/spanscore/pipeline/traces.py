@@ -38,24 +38,28 @@ from spanscore.core.span import UnitKey
 from spanscore.pipeline.trace_index import (
     FORGOTTEN,
     KEPT_NS,
+    NO_LINKS,
     ORPHANED,
     SPAN_BYTES,
     Bounds,
-    BriefUnits,
     ClosedUnit,
     GatheredUnit,
-    KeptUnits,
     OpenTrace,
     OpenTraces,
     PastUnits,
+    unit_key,
 )
-
-__all__ = ["Bounds", "ClosedUnit", "TraceTable"]
 
 _SHARE: Final = 4
 """Divisor of ``Bounds.bytes``: the limit of waiting spans of one trace, and of kept closed units."""
 _CHECKS: Final = 64
 """Number of searches of an active trace per ``max_age`` for spans that have waited too long."""
+
+_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
+_closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
+"""Takes half the time of the constructor of a named tuple."""
+_Brief = tuple[WireSpan, Mapping[bytes, bytes], int, int, int]
+"""A brief unit: its topmost span; ids of its claimed spans → parents' ids; arrival; the table's time at it; counted bytes."""
 
 _Entries = list[WireSpan | bytes]
 """Claimed spans, and ids of unclaimed spans."""
@@ -90,11 +94,10 @@ class TraceTable:
         self._most_waiting = max(self.bounds.max_bytes, self.bounds.bytes // _SHARE)
         self._orphan_wait_ns = min(self.bounds.orphan_wait_ns, self.bounds.max_age_ns)
         self._rootless = Outcome.INCOMPLETE if self.bounds.max_age_ns < self.bounds.orphan_wait_ns else None
-        self._traces = OpenTraces(self.bounds.traces)
+        self._traces = OpenTraces(self.bounds.traces, self.bounds.bytes // _SHARE)
         self._open_units: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
-        self._kept = KeptUnits(self._traces, self.bounds.bytes // _SHARE)
         self._past = PastUnits()
-        self._brief = BriefUnits(self._past)
+        self._brief: OrderedDict[bytes, _Brief] = OrderedDict()  # most units are brief; in the order of arrival
         self._ready: list[ClosedUnit] = []
         self._clock_ns, self._set_back_ns, self._now_ns, self._arrival = -1, 0, 0, -1
         self.bytes = self.waiting_for_root = self.orphans = self.late = self.duplicates = self.revisions = 0
@@ -115,13 +118,14 @@ class TraceTable:
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of the units whose root has arrived and that ``due`` has not returned yet."""
-        return {unit.key for unit in (*self._open_units, *self._brief, *self._ready)}
+        roots = [*(brief[0] for brief in self._brief.values()), *(closed.root for closed in self._ready)]
+        return {unit_key(root) for root in (*roots, *(unit.root for unit in self._open_units))}
 
     def open_traces(self) -> set[bytes]:
         """Return the ids of the traces with an open unit, or with waiting claimed spans."""
         idle = {trace.id for trace in self._traces.idle}
-        waiting = {unit.key.trace_id.to_bytes(16) for unit in self._ready}
-        return {*self._traces.by_id}.difference(idle).union(waiting, (unit.root[0] for unit in self._brief))
+        waiting = {unit.root[0] for unit in self._ready}
+        return {*self._traces.by_id}.difference(idle).union(waiting, self._brief)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which ``due`` has work without further spans; None if it has none."""
@@ -129,8 +133,8 @@ class TraceTable:
             return self._clock_ns
         times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
         times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._open_units, 1)]
-        times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._brief, 1)]
-        times += [unit.last_ns + KEPT_NS for unit in islice(self._kept.units, 1)]
+        times += [came_ns + self.bounds.quiet_ns for _, _, _, came_ns, _ in islice(self._brief.values(), 1)]
+        times += [unit.last_ns + KEPT_NS for unit in islice(self._traces.kept, 1)]
         return min(times) - self._set_back_ns if times else None
 
     def add(self, span: WireSpan, *, claimed: bool, now_ns: int) -> None:
@@ -162,9 +166,13 @@ class TraceTable:
         if now_ns != self._clock_ns:
             self._set_time(now_ns)
         self._arrival += 1
-        size = 0 if root[0] in self._traces.by_id else self._brief.add(root, ids, self._arrival, self._now_ns)
+        trace_id, _, _, _, raw, _ = root
+        if trace_id in self._traces.by_id or trace_id in self._brief or self._past.knows(trace_id):
+            return False
+        size = len(raw) + SPAN_BYTES
+        self._brief[trace_id] = root, ids, self._arrival, self._now_ns, size
         self.bytes += size
-        return size > 0
+        return True
 
     def _set_time(self, now_ns: int) -> None:
         """Advance the table's time to the clock's time. A clock that is set back shifts all later times (``_set_back_ns``)."""
@@ -186,13 +194,14 @@ class TraceTable:
                 self._end_wait_for_parents(trace, until_ns=now_ns - max_age_ns)
                 trace = self._traces.by_id.get(trace_id)
         if trace is None:
-            trace = self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns))
-            if (brief := self._brief.take(trace_id)) is None:
+            trace = self._traces.by_id[trace_id] = OpenTrace(trace_id, now_ns, now_ns + max_age_ns)
+            if (brief := self._brief.pop(trace_id, None)) is None:
                 self._past.recall(trace)
             else:  # its quiet time starts anew now, because units are in the order of their latest span
-                unit = self._begin_unit(trace, brief.root, brief.arrival, followed=False)
-                unit.count, unit.bytes = len(brief.ids), brief.bytes
-                trace.nodes.update(dict.fromkeys(brief.ids, unit))
+                root, ids, arrival, _, size = brief
+                unit = self._begin_unit(trace, root, arrival, followed=False)
+                unit.count, unit.bytes = len(ids), size
+                trace.nodes.update(dict.fromkeys(ids, unit))
         return trace
 
     def _add_waiting(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
@@ -239,11 +248,7 @@ class TraceTable:
     def _assign_waiting(self, trace: OpenTrace, above: bytes, entries: _Entries, owner: GatheredUnit | None) -> None:
         """Assign the spans that waited for the span ``above``, and all spans below them, to their units.
 
-        Args:
-            trace: the trace.
-            above: id of the span that has arrived.
-            entries: the spans that waited for it.
-            owner: unit of that span; None if no claimed span is above the entries.
+        ``owner`` is the unit of the span ``above``; None if no claimed span is above the entries.
         """
         if owner is not None and not owner.closed and not trace.has_missing_parents:
             self._assign_waiting_to_open(trace, above, entries, owner)
@@ -355,14 +360,11 @@ class TraceTable:
     def due(self, now_ns: int, most: int | None = None) -> list[ClosedUnit]:
         """Return the closed units, and drop spans that have waited too long for their root.
 
-        Args:
-            now_ns: present time.
-            most: number of followed quiet units to close at most; None = all.
+        At most ``most`` quiet followed units are closed; None = all.
         """
         self._set_time(now_ns)
         now_ns, quiet_ns = self._now_ns, self.bounds.quiet_ns
-        self._ready += (brief := self._brief.over(now_ns - quiet_ns))
-        self.bytes -= sum([unit.bytes for unit in brief])
+        self._close_brief(now_ns - quiet_ns)
         for unit in [*islice(takewhile(lambda unit: now_ns - unit.last_ns >= quiet_ns, self._open_units), most)]:
             self._close(unit)
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
@@ -373,22 +375,35 @@ class TraceTable:
                 self._traces.drop(trace)
             elif trace.id in self._traces.by_id:
                 self._traces.mark_latest(trace, now_ns)
-        self._kept.drop_old(now_ns - KEPT_NS)
+        self._traces.drop_old_kept(now_ns - KEPT_NS)
         ready, self._ready = self._ready, []
         return ready
 
     def close_all(self, now_ns: int) -> list[ClosedUnit]:
         """Close every unit, whole if its root has arrived, otherwise incomplete; then drop all other spans."""
         self._set_time(now_ns)
-        for brief in [*self._brief]:
-            self._open_trace(brief.root[0], None)
+        for trace_id in [*self._brief]:
+            self._open_trace(trace_id, None)
         for unit in [*self._open_units]:
             self._close(unit)
         for trace in [*self._traces.by_id.values()]:
             self._end_wait_for_parents(trace, outcome=Outcome.INCOMPLETE)
             self._traces.drop(trace)
-        self._kept.drop_old(self._now_ns)
+        self._traces.drop_old_kept(self._now_ns)
         return self.due(now_ns)
+
+    def _close_brief(self, last_ns: int) -> None:
+        """Close the brief units that arrived at ``last_ns`` or earlier."""
+        closed = list[ClosedUnit]()
+        for root, _, _, came_ns, size in self._brief.values():
+            if came_ns > last_ns:
+                break
+            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
+            self.bytes -= size
+        for _ in closed:
+            self._brief.popitem(last=False)
+        self._past.remember_unfollowed([unit[0] for unit in closed])
+        self._ready += closed
 
     def _close(self, unit: GatheredUnit, outcome: Outcome | None = None) -> None:
         del self._open_units[unit]
@@ -406,13 +421,13 @@ class TraceTable:
             ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread, unit.has_late_root)
         )
         if outcome is None and self.bounds.late == "rescore":
-            self._kept.keep(unit)
+            self._traces.keep(unit)
         else:
             self._traces.drop_unit(unit)
 
     def _reopen(self, unit: GatheredUnit) -> bool:
         """Open a closed unit again, if its spans are kept; return whether it is open."""
-        if not self._kept.take(unit):
+        if not self._traces.take_kept(unit):
             return False
         self._traces.mark_active(unit.trace)
         unit.trace.units += 1

@@ -18,14 +18,14 @@ from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, unit_attributes
 from spanscore.core.span import InnerGroup, SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, UnitBooks, matched_rules
+from spanscore.pipeline.decisions import RecentUnits, RecentUnitSpans, UnitBooks, matched_rules
 from spanscore.pipeline.in_force import ValueInForce
-from spanscore.pipeline.inner import InnerBooks, InnerUnits, inner_facts
-from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
+from spanscore.pipeline.inner import Books, find_inner_units, inner_facts
+from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
-from spanscore.pipeline.span_buffer import HeldRoots
+from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
@@ -156,7 +156,6 @@ class AccountQuotas:
 
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
-_NO_ENTRIES: Final = InnerUnits({})
 _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
@@ -164,30 +163,21 @@ _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 class UnitTracker:
     """The ``UnitListener`` of the span thread: follows each unit from its start until its spans and scores are exported.
 
-        opened → ended* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
-                                     │                         └─▶ released as pending ─▶ (settled, emitted)*
-                                     └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
-
     Scores are settled and emitted on arrival. The unit's spans wait for the last score, or until the end of the hold. Then the
     spans are exported with the scores that have arrived.
 
     Attributes:
-        metrics: names of all metrics.
         sink: a sink that never raises.
         handover: passes sampled units to the loop, one call per tick.
         hand_rest: passes further decisions, on units with their first scores, to the loop, one call per tick.
-        account_quotas: quotas of the queue's places.
         revisions: decides on units that have been scored before.
-        keeping: passes samples to their observers.
         sources: score sources outside sampled traffic; a flush waits for their scores, too.
-        parking: holds spans until they are exported.
-        known: remembers every closed unit.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
-        inner: finds inner units; None = no span below a root is a unit of its own.
+        inner: entry of ``units.also`` → names of the metrics that score its inner units.
         join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
             inner unit.
-        clock: the event loop's clock, in seconds.
         notes: remarks on scores of the roots' units, for ``status()``.
+        recent: the last units that were handed over, with their spans.
     """
 
     metrics: Sequence[str]
@@ -197,27 +187,25 @@ class UnitTracker:
     sampler: RateSampler
     queue: Queue
     account_quotas: AccountQuotas
-    parking: HeldRoots
+    hold: SpanBuffer
     sink: Sink
     handover: Callable[[Sequence[SampledUnit]], None]
     hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None]
     revisions: Revisions
     keeping: SampleObservers
     sources: Sequence[ScoreSource] = ()
-    known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
+    known: RecentUnits = field(default_factory=RecentUnits)
     rejection_reason: Callable[[], str | None] = lambda: None
-    inner: InnerUnits | None = None
+    inner: Mapping[InnerGroup, Sequence[str]] = field(default_factory=dict)
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
-    clock: Callable[[], float] = monotonic
 
     def __post_init__(self) -> None:
-        self._decisions = ValueInForce(
-            Decisions(self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed)
-        )
-        self.notes = Notes()
-        self._inner = ValueInForce(InnerBooks.of(self.inner or _NO_ENTRIES, self.sampler))
+        root = UnitBooks(self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.notify_closed)
+        inner = {group: UnitBooks.of_inner(names, self.sampler) for group, names in self.inner.items()}
+        self._books = ValueInForce(Books(root, self.inner, inner))
+        self.notes = root.notes
         self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
-        self._recent = RecentUnitSpans()
+        self.recent = RecentUnitSpans()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, PendingUnit] = {}
@@ -227,45 +215,31 @@ class UnitTracker:
         self,
         metrics: Sequence[str],
         sampler: RateSampler,
-        inner: InnerUnits | None,
+        inner: Mapping[InnerGroup, Sequence[str]],
         *,
         open_units: Collection[UnitKey],
     ) -> None:
-        """Decide on units that begin from now on by other metrics and rates; ``open_units`` keep theirs.
-
-        Args:
-            metrics: names of all metrics.
-            sampler: decides on the units.
-            inner: the present entries of inner units, with their metrics; None = no entry.
-            open_units: keys of the units that have begun and have not ended.
-        """
+        """Decide on units that begin from now on by other metrics, rates and inner units; ``open_units`` keep theirs."""
         self.metrics, self.sampler, self.inner = metrics, sampler, inner
-        self._decisions.change(self._decisions.now.by_sampler(metrics, sampler), open_units)
-        self._inner.change(self._inner.now.by_sampler(inner or _NO_ENTRIES, sampler), open_units)
+        self._books.change(self._books.now.by_sampler(metrics, inner, sampler), open_units)
         self._skipped = self._on_span([], dict.fromkeys(metrics, Outcome.NOT_SAMPLED))
 
     def earlier_samplers(self) -> set[RateSampler]:
         """Return the samplers that only decide on open units."""
-        return {decisions.sampler for decisions in self._decisions.earlier}
+        return {books.root.sampler for books in self._books.earlier}
 
     def forget_closed(self, open_units: Collection[UnitKey]) -> None:
         """Forget the earlier metrics and rates of units that are not open any more."""
-        self._decisions.change(self._decisions.now, open_units)
-        self._inner.change(self._inner.now, open_units)
+        self._books.change(self._books.now, open_units)
 
     @property
     def inner_books(self) -> Mapping[InnerGroup, UnitBooks]:
         """Entry of ``units.also`` → the books of its units. Thread-safe."""
-        return self._inner.now.books
-
-    @property
-    def in_flight(self) -> dict[UnitKey, None]:
-        """Ended units that are not out yet, oldest first."""
-        return self.parking.in_flight
+        return self._books.now.inner
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
         """Return topmost span, or unit with inner units → the units in it, if ended since the last call."""
-        parts, self.parking.parts = self.parking.parts, {}
+        parts, self.hold.parts = self.hold.parts, {}
         return parts
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
@@ -275,7 +249,7 @@ class UnitTracker:
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
         shared = self._shared.get(key)
-        self._enter(key, None if shared is None else frozenset(self._decisions.of(key).metrics) - shared)
+        self._enter(key, None if shared is None else frozenset(self._books.of(key).root.metrics) - shared)
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
@@ -283,28 +257,32 @@ class UnitTracker:
         """Hold an ended span of a unit that may be scored; a late span of a closed unit is exported unchanged."""
         is_root = span.span_id == key.span_id
         if is_root:
-            self.parking.ended(key)
-        if not self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
-            self.parking.export_late(key, pending, is_root=is_root)
-        elif pending is not None:
-            self.parking.keep(key, span.span_id, pending, now_ns)
+            self.hold.root_ended(key)
+        if self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
+            if pending is not None:
+                self.hold.keep(key, span.span_id, pending, now_ns)
+            return
+        if pending is not None:
+            self.hold.enqueue(pending)
+        if is_root:
+            self.hold.leaves(key)
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that no metric can sample, immediately."""
-        own = self._decisions.of(facts.key)
-        is_earlier = own is not self._decisions.now
+        books = self._books.of(facts.key)
+        own, is_earlier = books.root, books is not self._books.now
         skipped = self._on_span([], dict.fromkeys(own.metrics, Outcome.NOT_SAMPLED)) if is_earlier else self._skipped
         decisions = own.skipped(facts)  # empty unless a rule matched
         pending.end({**skipped, **self._rules(decisions)} if decisions else skipped)
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Thread-safe."""
-        own = self._decisions.of(facts.key)
-        if own is self._decisions.now:
-            own.excluded(facts)
+        books = self._books.of(facts.key)
+        if books is self._books.now:
+            books.root.excluded(facts)
         else:
             self._enter(facts.key, None)
-            own.skipped(facts)
+            books.root.skipped(facts)
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Record that events of the unit were lost."""
@@ -328,9 +306,9 @@ class UnitTracker:
                 self.revisions.take(unit)
             return
         self._enter(key, unit.eligible_metrics)
-        self.parking.ended(key)
+        self.hold.root_ended(key)
         for span_id, span in pending.items():
-            self.parking.keep(key, span_id, span, now_ns)
+            self.hold.keep(key, span_id, span, now_ns)
         self._close(unit, now_ns, lost, reason)
 
     def sample_submitted(
@@ -338,40 +316,36 @@ class UnitTracker:
     ) -> None:
         """Take a unit with its samples."""
         self._enter(unit.key, unit.eligible_metrics)
-        self.parking.ended(unit.key)
+        self.hold.root_ended(unit.key)
         if pending is not None:
-            self.parking.keep(unit.key, unit.key.span_id, pending, now_ns)
+            self.hold.keep(unit.key, unit.key.span_id, pending, now_ns)
         self.ledger.belongs(unit)
-        facts, decisions = unit.facts(), self._decisions.of(unit.key)
+        facts, decisions = unit.facts(), self._books.of(unit.key).root
         decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
         """Return the ended units that are not out, except units that only wait for their scores and match ``but``."""
-        own = [key for key in self.in_flight if not but(key)]
+        own = [key for key in self.hold.in_flight if not but(key)]
         beside = (source.ledger.open_units() for source in self.sources)
         return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return the decisions on the units of a trace and their outcomes; see ``Decisions.explain``. Thread-safe."""
-        explained = self._decisions.now.explain(trace_id)
+        """Return the decisions on the units of a trace and their outcomes; see ``UnitBooks.explain``. Thread-safe."""
+        explained = self._books.now.root.explain(trace_id)
         for group, books in self.inner_books.items():
-            explained += [{**entry, "kind": str(group)} for entry in books.decisions.explain(trace_id)]
+            explained += [{**entry, "kind": str(group)} for entry in books.explain(trace_id)]
         return explained
-
-    def recent_units(self) -> list[Unit]:
-        """Return the last units that were handed over, with their spans. Thread-safe."""
-        return self._recent.units()
 
     def next_due_ns(self) -> int | None:
         """Return the time at which ``tick`` has work without a further event; None if no work waits for a time."""
-        times = (self.assembler.next_due_ns(), self.parking.hold.next_due_ns())
+        times = (self.assembler.next_due_ns(), self.hold.next_due_ns())
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
         """Close due units, hand over sampled units, and release units that have waited too long, at the pace."""
         for unit in self.assembler.due(now_ns):
-            for part in self.parking.split(self._without_shared(unit), now_ns):
+            for part in self.hold.split(self._without_shared(unit), now_ns):
                 self._enter(part.key, part.eligible_metrics)
                 self._close(part, now_ns)
             yield_gil()
@@ -381,21 +355,17 @@ class UnitTracker:
         if self._rest:
             rest, self._rest = self._rest, {}
             self.hand_rest(rest)
-        for key in self.parking.hold.overdue(now_ns):
+        for key in self.hold.overdue(now_ns):
             self._export_pending(key, "deadline")
-        self.parking.hold.release_early(now_ns)
-        self.flush_ready(now_ns)
-
-    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
-        """End queued spans as the pace allows, all of them if ``unpaced``."""
-        self.parking.flush_ready(now_ns, unpaced=unpaced)
+        self.hold.release_early(now_ns)
+        self.hold.flush_ready(now_ns)
 
     def take_over(self, job: Job) -> None:
         """Accept a unit from another process. The scores are treated like those of a unit of this process."""
         key, books = job.unit.key, self._books_of(job.unit)
-        if books.decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
+        if books.made_elsewhere(key, job.decisions, others=job.undecided is not None):
             books.ledger.belongs(job.unit)
-            self.parking.ended(key)
+            self.hold.root_ended(key)
             self._at_work[key] = PendingUnit(books, {}, job.undecided)
             self.account_quotas.enter(key, job.decisions, job.size_bytes)
         elif key in self._at_work:  # repeated, and on its way to the disk
@@ -419,31 +389,31 @@ class UnitTracker:
         emitted = [score for score in scores if has_span(score) or at_work.has_left]
         if emitted:
             batch = ScoreBatch(self.sink, result.unit, emitted)
-            self.parking.hold.enqueue(batch, batch.spans)
+            self.hold.enqueue(batch, batch.spans)
         if result.over:
-            self.parking.leaves(key)
+            self.hold.leaves(key)
 
     def export_held_spans(self) -> None:
         """Export all held spans now, as a shutdown does."""
-        for key in self.parking.hold.parked():
+        for key in self.hold.parked():
             self._export_pending(key, "shutdown")
-        self.parking.hold.release_running()
+        self.hold.release_running()
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int, outcome: Outcome = Outcome.SHUTDOWN) -> None:
         """Settle the open metrics of these units, and export their spans."""
         for key in keys:
             unit = self.assembler.forget(key)
-            if self.parking.hold.holds(key):
+            if self.hold.holds(key):
                 self._export_pending(key, "shutdown")
             at_work = self._at_work.pop(key, None)
             self._shared.pop(key, None)
             self.account_quotas.leave(key)
-            books = self._root_books(key) if at_work is None else at_work.books
+            books = self._books.of(key).root if at_work is None else at_work.books
             facts = SamplingContext(key) if unit is None else unit.facts()
             if unit is not None:
                 self.ledger.belongs(unit)
                 self.keeping.report_missing(facts, unit, outcome)
-            self._turn_back(key, books.decisions.lost(facts, outcome), now_ns)
+            self._turn_back(key, books.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: PendingUnit, result: JobResult) -> None:
         """Export a unit's spans, if this process holds them, because all its scores have arrived."""
@@ -451,23 +421,20 @@ class UnitTracker:
         self.account_quotas.leave(key)
         at_work.others |= at_work.books.settle_rest(key, result.rest, result.reason)
         at_work.books.notes.sampled(at_work.made)
-        if self.parking.hold.holds(key):
-            made = at_work.made if self.parking.attach else {}
-            self.parking.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
-
-    def _root_books(self, key: UnitKey) -> UnitBooks:
-        return UnitBooks(self._decisions.of(key), self.notes)
+        if self.hold.holds(key):
+            made = at_work.made if self.hold.attach else {}
+            self.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
     def _books_of(self, unit: Unit) -> UnitBooks:
         """Return the books of a unit; another process may have inner units that this process's configuration lacks."""
         if unit.inner is None:
-            return self._root_books(unit.key)
-        own, now = self._inner.of(unit.key).books, self.inner_books
+            return self._books.of(unit.key).root
+        own, now = self._books.of(unit.key).inner, self.inner_books
         return own.get(unit.inner) or now.get(unit.inner) or self._open_books(unit.inner)
 
     def _open_books(self, group: InnerGroup) -> UnitBooks:
-        books, now = UnitBooks.of_inner((), self.sampler), self._inner.now
-        self._inner.now = now._replace(books={**now.books, group: books})  # another thread may be reading the books
+        books, now = UnitBooks.of_inner((), self.sampler), self._books.now
+        self._books.now = now._replace(inner={**now.inner, group: books})  # another thread may be reading the books
         return books
 
     def _export_pending(self, key: UnitKey, reason: str) -> None:
@@ -475,33 +442,33 @@ class UnitTracker:
         at_work = self._at_work[key]
         at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
-        self.parking.hold.release(key, attributes, reason)
+        self.hold.release(key, attributes, reason)
 
     def _without_shared(self, unit: Unit) -> Unit:
         """Return a unit's facts without the metrics that another scorer of the process scores on it."""
         shared = self._shared.pop(unit.key, None)
         if shared is None:
             return unit
-        metrics = self._decisions.of(unit.key).metrics
+        metrics = self._books.of(unit.key).root.metrics
         return replace(unit, shared=shared, eligible_metrics=frozenset(metrics) - shared)
 
     def _enter(self, key: UnitKey, metrics: Collection[str] | None) -> None:
         """Make a unit eligible for these metrics; None = every metric in force at its start."""
-        decisions = self._decisions.of(key)
-        if metrics is None and decisions is not self._decisions.now:
-            metrics = decisions.metrics
+        books = self._books.of(key)
+        if metrics is None and books is not self._books.now:
+            metrics = books.root.metrics
         self.ledger.enter(key, metrics)
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         """Decide on an ended unit, and then on its inner units."""
-        inside = () if self.inner is None else self._open_inner(unit)
+        inside = self._open_inner(unit) if self.inner else ()
         for each, facts in ((unit, None), *inside):
             books = self._books_of(each)
             try:
                 self._decide_on(each, each.facts() if facts is None else facts, books, now_ns, lost, reason)
             except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
                 log_internal_error("decide on a unit", error)
-                self._turn_back(each.key, books.decisions.settle_rest(each.key, Outcome.INCOMPLETE), now_ns)
+                self._turn_back(each.key, books.settle_rest(each.key, Outcome.INCOMPLETE), now_ns)
 
     def _open_inner(self, unit: Unit) -> Sequence[tuple[Unit, SamplingContext]]:
         """Make the inner units of a recorded unit eligible, each with the facts that decide on it.
@@ -510,15 +477,15 @@ class UnitTracker:
         """
         if unit.eligible_metrics is not None and not unit.shared:  # another process decides on its inner units, too
             return ()
-        inner = self._inner.of(unit.key).units
-        parts = [part for part in inner.find(unit) if part.key not in self._at_work]
+        own = self._books.of(unit.key)
+        parts = [part for part in find_inner_units(unit, own.entries) if part.key not in self._at_work]
         self.account_quotas.note_inner(len(parts))
         facts = unit.facts() if parts else None
-        if facts is None or not self._decisions.of(unit.key).sampler.records_root(facts):
+        if facts is None or not own.root.sampler.records_root(facts):
             return ()
-        self.parking.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
+        self.hold.separate(unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None})
         for part in parts:
-            self._inner.join(part.key, unit.key)
+            self._books.join(part.key, unit.key)
             self.join_inner(part.key, unit.key)
             self._books_of(part).ledger.enter(part.key, part.eligible_metrics)
         return [(part, inner_facts(part, facts)) for part in parts]
@@ -534,12 +501,10 @@ class UnitTracker:
     ) -> None:
         books.ledger.belongs(unit)
         if unit.complete:
-            self._choose(unit, facts, books.decisions.first(facts, unit.eligible_metrics), None, now_ns)
+            self._choose(unit, facts, books.first(facts, unit.eligible_metrics), None, now_ns)
             return
         self.keeping.report_missing(facts, unit, lost)
-        outcomes = books.decisions.lost(facts, lost, reason)
-        books.notes.unscored(unit.key, {name: end for name, end in outcomes.items() if end is lost}, reason)
-        self._turn_back(unit.key, outcomes, now_ns)
+        self._turn_back(unit.key, books.lost(facts, lost, reason), now_ns)
 
     def _choose(
         self,
@@ -550,37 +515,36 @@ class UnitTracker:
         now_ns: int,
     ) -> None:
         key, books = unit.key, self._books_of(unit)
-        own = books.decisions
-        eligible = own.metrics if unit.eligible_metrics is None else unit.eligible_metrics
+        eligible = books.metrics if unit.eligible_metrics is None else unit.eligible_metrics
         all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
-            self._chosen += self.keeping.to_make(unit, facts, samples, self.clock())
-            self._turn_back(key, own.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
+            self._chosen += self.keeping.to_make(unit, facts, samples, monotonic())
+            self._turn_back(key, books.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
         chosen, others = self._sorted_out(key, decisions, books)
         held = size_bytes_of(unit, samples)
         if not chosen or not self.queue.reserve(held):
             if not all_decided:  # the scores that rules read will not arrive
-                others |= self._sorted_out(key, own.rest(facts, {}), books)[1]
+                others |= self._sorted_out(key, books.rest(facts, {}), books)[1]
             self.keeping.report_missing(facts, unit, Outcome.QUEUE_FULL)
             self._turn_back(key, others | books.settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
             return
         books.notes.chosen(unit.kind, chosen)
         if samples is None and unit.inner is None:
-            self._recent.keep(unit, held)
+            self.recent.keep(unit, held)
         undecided = None if all_decided else facts
         self._at_work[key] = PendingUnit(books, others, undecided)
         self.account_quotas.enter(key, chosen, held)
-        now_s = self.clock()
-        held_s = self.parking.park(unit, now_ns)
-        while (oldest := self.parking.hold.superfluous()) is not None:
+        now_s = monotonic()
+        held_s = self.hold.park(unit, now_ns)
+        while (oldest := self.hold.superfluous()) is not None:
             self._export_pending(oldest, "overflow")
         wanted = self.keeping.begin_making(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
         """Decide on the metrics that wait for the condition metrics' scores, when all of these metrics have scores."""
-        own, scores = self._decisions.of(key), {score.metric: score.quality for score in at_work.scores}
+        own, scores = at_work.books, {score.metric: score.quality for score in at_work.scores}
         if not own.condition_metrics <= scores.keys() | at_work.others.keys():
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
@@ -600,20 +564,20 @@ class UnitTracker:
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         others |= dict.fromkeys(taken.keys() - self.account_quotas.with_room(taken), Outcome.QUEUE_FULL)
-        books.decisions.settle(key, others)
+        books.settle(key, others)
         return {name: decision for name, decision in taken.items() if name not in others}, others
 
     def _turn_back(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
-        self.parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
+        self.hold.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
-        return unit_attributes(scores, others) if self.parking.attach else {}
+        return unit_attributes(scores, others) if self.hold.attach else {}
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return the attribute with the rules that matched a unit that no metric sampled."""
-        return matched_rules(decisions) if self.parking.attach else _NO_RULE
+        return matched_rules(decisions) if self.hold.attach else _NO_RULE
 
 
 @dataclass(slots=True)
@@ -621,9 +585,7 @@ class PendingUnit:
     """A unit that was handed over to the loop and lacks scores.
 
     Attributes:
-        books: books of the unit.
         others: metric → outcome of the metrics that did not sample it, or whose account quota was used up.
-        scores: scores that have arrived.
         made: attributes about the source of the sample, from the first score on.
         undecided: facts of the unit, while other metrics wait for these scores; otherwise None.
         has_left: whether the root was exported, as ``pending``, before all scores were in.

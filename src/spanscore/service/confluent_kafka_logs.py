@@ -100,7 +100,7 @@ class LogsTopic:
         self._clock = StreamClock(steady_ns())
         if self.name is not None:
             # The receiver keeps records for twice ``units.orphan_wait``, by a clock that stops while spans are unread.
-            spans.logs.wait_by(2 * self._wait_ns, lambda: self._clock.now_ns(steady_ns()))
+            spans.logs.keep_ns, spans.logs.clock = 2 * self._wait_ns, lambda: self._clock.now_ns(steady_ns())
 
     # --- called on the thread that polls span partitions ---------------------------------------------------------
 

@@ -428,7 +428,7 @@ class Topic:
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
         read = [self.offsets[partition] for partition in partitions if partition in self.offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
-        keys = [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
+        keys = [key for key in self._line.units.hold.in_flight if key.trace_id.to_bytes(16) in traces]
         return [key for key in keys if not self._outlives(key)]  # other units survive the loss of the partition
 
 

@@ -16,7 +16,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from spanscore.capture.stored import StoredUnits
+from spanscore.capture.whole_units import StoredUnits
 from spanscore.config.judging import JudgeSettings
 from spanscore.config.outputs import Outputs
 from spanscore.config.reading import read_settings

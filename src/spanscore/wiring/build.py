@@ -31,21 +31,19 @@ from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.pipeline.annotations import FeedbackScales
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnits
+from spanscore.pipeline.decisions import RecentUnits
 from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation, quota_of
 from spanscore.pipeline.in_force import SamplerInForce, ValueInForce
-from spanscore.pipeline.inner import InnerUnits
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions, ScoreSource, unit_of
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
-from spanscore.pipeline.session_line import SessionPipeline
-from spanscore.pipeline.sessions import SessionTable
+from spanscore.pipeline.sessions import SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
 from spanscore.wiring.accounts import (
@@ -279,8 +277,8 @@ class Pipeline:
     def _change_populations(self, open_units: Collection[UnitKey]) -> None:
         """Decide on units that begin from now on by other metrics and rates."""
         names = list(self.of_units)
-        self.units.change(names, self.sampler, self._inner_units(), open_units=open_units)
-        self.units.parking.attach = self.settings.outputs.span and bool(names)
+        self.units.change(names, self.sampler, self.of_inner, open_units=open_units)
+        self.hold.attach = self.settings.outputs.span and bool(names)
         self.revisions.metrics, self.revisions.sampler = names, self.sampler
         self.revisions.ledger.change(names)
         self.sessions.sampler = self.sampler
@@ -288,8 +286,8 @@ class Pipeline:
             self.feedback.kept.decide = self.sampler.for_feedback
         for source in self.sources:
             source.ledger.change(self.shadowing if source.scores_traffic else names)
-        if tuple(self.known.recent.metadata) != self.settings.listed_metadata:
-            self.known.recent = RecentUnits(self.settings.listed_metadata)
+        if tuple(self.known.metadata) != self.settings.listed_metadata:
+            self.known.use_metadata(self.settings.listed_metadata)
         self.on_demand |= fields_on_demand(self.metrics.values())
         self.engine.pipeline = self.builder = replace(self.builder, on_demand=self.on_demand)
 
@@ -406,8 +404,12 @@ class Pipeline:
             capacity=lambda: self.queue.capacity,
             max_bytes=inf if own else limits.queue_bytes,
         )
+        outputs = self.settings.outputs
         self.hold: SpanBuffer = SpanBuffer(
             ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge),
+            attach=outputs.span and bool(self.of_units),
+            hold_root_ns=int((10.0 if outputs.hold is None else outputs.hold) * 1e9),
+            hold_ns=int((4.0 if outputs.hold is None else outputs.hold) * 1e9),
             provider_closed=self.provider_closed,
         )
 
@@ -513,7 +515,7 @@ class Pipeline:
         """Make units, revisions and sessions, and the span thread that owns them."""
         settings = self.settings
         self.keeping = SampleObservers(self.queue)
-        self.known = ClosedUnitIndex(RecentUnits(settings.listed_metadata))
+        self.known = RecentUnits(settings.listed_metadata)
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = Revisions(
             list(self.of_units),
@@ -542,7 +544,6 @@ class Pipeline:
         if self.of_sessions:
             self.keeping.observers.append(self.sessions)
             self.keeping.noticed.append(self.sessions.noticed)
-        hold_s = settings.outputs.hold
         self.units = UnitTracker(
             list(self.of_units),
             ledger=self.ledger,
@@ -550,12 +551,7 @@ class Pipeline:
             sampler=self.sampler,
             queue=self.queue,
             account_quotas=self.account_quotas,
-            parking=HeldRoots(
-                self.hold,
-                attach=settings.outputs.span and bool(self.of_units),
-                hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
-                hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
-            ),
+            hold=self.hold,
             sink=self.sinks,
             handover=(self.handover or self.engine).accept,
             hand_rest=self.engine.accept_rest,
@@ -564,7 +560,7 @@ class Pipeline:
             sources=self.sources,
             known=self.known,
             rejection_reason=rejection_reason_of(self.queue, settings),
-            inner=self._inner_units(),
+            inner=self.of_inner,
             join_inner=self.scoring.join,
         )
         turns = self.sessions.ids if self.of_sessions else None
@@ -572,9 +568,6 @@ class Pipeline:
         self.span_thread = SpanThread(
             self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
         )
-
-    def _inner_units(self) -> InnerUnits | None:
-        return InnerUnits(self.of_inner) if self.of_inner else None
 
     def _make_feedback(self) -> None:
         sampling = self.settings.sampling.feedback

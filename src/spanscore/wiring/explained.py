@@ -357,7 +357,7 @@ def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]
         ConfigurationError: the text is not a trace id.
     """
     decided = line.units.explain(trace_id)
-    by_key = {unit.key: unit for unit in line.units.recent_units()}
+    by_key = {unit.key: unit for unit in line.units.recent.units()}
     explainer = UnitExplainer(line.settings, [*line.of_units.values()], texts=False)
     translator = SpanNormalizers(line.settings.units.translations)
     for entry in decided:

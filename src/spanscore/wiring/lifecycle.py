@@ -161,7 +161,7 @@ def _release(line: Pipeline) -> None:
     line.units.tick(now_ns)
     line.sessions.end_all()
     line.units.export_held_spans()
-    line.units.flush_ready(now_ns)
+    line.hold.flush_ready(now_ns)
 
 
 def _give_up(line: Pipeline) -> None:
@@ -169,10 +169,10 @@ def _give_up(line: Pipeline) -> None:
     for receiver in line.receivers:
         receiver.drain(now_ns)  # units that arrived while receivers closed
     line.keeping.give_up()
-    line.units.give_up(list(line.units.in_flight), now_ns)
+    line.units.give_up(list(line.units.hold.in_flight), now_ns)
     line.sessions.give_up()
     line.revisions.give_up()
-    line.units.flush_ready(now_ns, unpaced=True)
+    line.hold.flush_ready(now_ns, unpaced=True)
 
 
 class MetricsPage:

@@ -303,7 +303,7 @@ def recent_preview(
     chosen = line.settings.sampling.rules if rules is None else tuple(rules)
     if strange := next((rule for rule in chosen if not isinstance(rule, Rule)), None):
         raise ConfigurationError(f"rules has {strange!r}; write [Rule(rate=0.5, when=RuleCondition(slower_than=2.0))]")
-    checked, in_force, recent = checked_rates(rates or {}, line.of_units), line.settings.sampling, line.known.recent
+    checked, in_force, recent = checked_rates(rates or {}, line.of_units), line.settings.sampling, line.known
     own = {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
     tally = tally_of(line.settings, own, chosen, recent.metadata, line.providers.service_name)
     for unit in recent.units():

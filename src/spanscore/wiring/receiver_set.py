@@ -15,7 +15,7 @@ from weakref import ref
 from spanscore import semconv
 from spanscore.capture.callback.model_metrics import ModelMetrics
 from spanscore.capture.other_scorers import ScorerIdentity, recorded_by_others
-from spanscore.capture.submitted import SubmittedSamples
+from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
 from spanscore.core.sample import Annotation
@@ -25,15 +25,14 @@ from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import id_of, only_unit
 
 if TYPE_CHECKING:
-    from spanscore.capture.callback.attachment import Attachment
     from spanscore.capture.callback.handler import SpanCallbackHandler
+    from spanscore.capture.callback.installation import Installation
     from spanscore.capture.callback.recorder import Recorder
     from spanscore.capture.callback.runs import RunTable
     from spanscore.capture.otlp.external_scores import ExternalScores
     from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.capture.otlp.streams import TableCounts
     from spanscore.capture.processor.external_spans import ExternalSpans
-    from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
 
 R = TypeVar("R")
@@ -52,7 +51,7 @@ class ReceiverSet:
     Attributes:
         models: counts the application's model runs; None = they are not counted.
         submitted: receiver of submitted samples.
-        attachment: the callback; None before its first use.
+        installation: the callback's handler, and its installation on every chain; None before its first use.
         external: receiver of other instrumentations' spans; None before its first use.
         otlp: receiver of spans over OTLP; None before its first use.
         stored: receiver of whole units from a store; None before its first use.
@@ -71,7 +70,7 @@ class ReceiverSet:
         self._end = end
         self._holder = holder
         self._identity = ScorerIdentity(line.name, {name: metric.version for name, metric in line.metrics.items()})
-        self.attachment: Attachment | None = None
+        self.installation: Installation | None = None
         self.external: ExternalSpans | None = None
         self.otlp: OtlpSpans | None = None
         self.stored: StoredUnits | None = None
@@ -102,9 +101,9 @@ class ReceiverSet:
         """Have the receivers read units for the metrics in force, after a reload. Call on the span thread."""
         line, reads_tools = self._line, "tools" in self._line.on_demand
         self._identity.versions = {name: metric.version for name, metric in line.metrics.items()}
-        if self.attachment is not None:
-            self.attachment.handler.forget_previews()
-            recorder: Any = self.attachment.handler.receiver
+        if self.installation is not None:
+            self.installation.handler.forget_previews()
+            recorder: Any = self.installation.handler.receiver
             recorder.scores, recorder.tools = line.most_scores, reads_tools
         for receiver in (self.external, self.otlp):
             if receiver is not None:
@@ -119,9 +118,9 @@ class ReceiverSet:
         """Number of accepted roots."""
         return self._line.sum_of("units")
 
-    def callback(self) -> Attachment:
+    def callback(self) -> Installation:
         """Return the callback."""
-        return self._make_once("attachment", self._attach) if self.attachment is None else self.attachment
+        return self._make_once("installation", self._make_callback) if self.installation is None else self.installation
 
     def spans(self) -> ExternalSpans:
         """Return the receiver of other instrumentations' spans."""
@@ -159,7 +158,7 @@ class ReceiverSet:
         trace = id_of("trace_id", trace_id, 128)
         if span_id is not None:
             return UnitKey(trace, id_of("span_id", span_id, 64))
-        running = [] if self.attachment is None else self.attachment.handler.memory.units_of(trace)
+        running = [] if self.installation is None else self.installation.handler.memory.units_of(trace)
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
     def take_human_label(self, human_label: Annotation) -> bool:
@@ -174,7 +173,7 @@ class ReceiverSet:
     def notes(self) -> list[str]:
         """Return remarks on receivers, for ``status()``."""
         return [
-            *([] if self.attachment is None else self.attachment.notes()),
+            *([] if self.installation is None else self.installation.notes()),
             *self._identity.notes(),
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
             *([] if self._line.handover is None else self._line.handover.notes()),
@@ -182,9 +181,9 @@ class ReceiverSet:
             *(note for receiver in (self.external, self.otlp) if receiver is not None for note in receiver.notes()),
         ]
 
-    def _attach(self) -> Attachment:
-        from spanscore.capture.callback.attachment import Attachment, Installation
+    def _make_callback(self) -> Installation:
         from spanscore.capture.callback.handler import SpanCallbackHandler
+        from spanscore.capture.callback.installation import Installation
         from spanscore.capture.callback.model_metrics import announce, neighbours
         from spanscore.capture.callback.recorder import Recorder
 
@@ -211,10 +210,9 @@ class ReceiverSet:
             metadata=capture.metadata,
             tools="tools" in line.on_demand,
         )
-        installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, handler.memory))
         line.let_in(make_recorder(handler, line.units), yields_cpu=True)
         call_in_child(handler, partial(_connect_handler, line, make_recorder))
-        return Attachment(handler, installation)
+        return Installation(handler, self._identity.name, lambda successor: replaced(successor, handler.memory))
 
     def _make_external(self) -> ExternalSpans:
         from spanscore.capture.processor.external_spans import ExternalSpans
@@ -262,8 +260,6 @@ class ReceiverSet:
         return otlp
 
     def _make_stored(self) -> StoredUnits:
-        from spanscore.capture.stored import StoredUnits
-
         line = self._line
 
         def open_units() -> int:
@@ -307,8 +303,8 @@ class ReceiverSet:
         receivers, identity = ref(self), self._identity
 
         def is_at_work() -> bool:
-            attachment = None if (own := receivers()) is None else own.attachment
-            is_ours = attachment is not None and attachment.handler.is_at_work
+            installation = None if (own := receivers()) is None else own.installation
+            is_ours = installation is not None and installation.handler.is_at_work
             return is_ours or identity.is_among(recorded_by_others(identity))
 
         return is_at_work

@@ -13,7 +13,7 @@ from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_a
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
-from spanscore.pipeline.session_line import SessionPipeline
+from spanscore.pipeline.sessions import SessionPipeline
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
@@ -183,7 +183,7 @@ class SpanThread:
         due = [time_ns for time_ns in times if time_ns is not None]
         if due:
             return min(max(0.001, (min(due) - self.now_ns()) / 1e9), _SLOW_TICK_S)
-        return _SLOW_TICK_S if self.units.in_flight else None
+        return _SLOW_TICK_S if self.units.hold.in_flight else None
 
     def _in_flight(self) -> set[UnitKey]:
         return self.units.waited_for().union(
@@ -194,7 +194,7 @@ class SpanThread:
         """Wake callers of ``flush`` when their units are out. All units are checked only when a caller's last unit is out."""
         if parts := self.units.take_parts():
             self._wait_for_parts(parts)
-        ended = self.units.in_flight
+        ended = self.units.hold.in_flight
         if all(last in ended for _, _, last in self._markers):
             return
         waiting = self._in_flight()

@@ -595,7 +595,7 @@ def _session_status(pipeline: Pipeline) -> SessionStatus | None:
         open=sessions.table.open,
         ended=dict(sessions.ended),
         without_id=sessions.without_id,
-        pieces=sessions.table.sharding.shared,
+        pieces=sessions.table.shared,
     )
 
 

@@ -30,7 +30,7 @@ from tests.core.test_fork import in_child
 from tests.live import Trace, a_line, a_trace, identity_holds, open_roots
 
 from spanscore import Rule
-from spanscore.capture.callback import capture, handler, recorder
+from spanscore.capture.callback import handler, recorder
 from spanscore.capture.callback.spans import RunSpans
 from spanscore.config import Capture, RuleCondition, Sampling
 from spanscore.outputs import spans as ids
@@ -96,7 +96,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], trace: Tra
     ticks = count(1_000_000_000_000, 1_000)
     with monkeypatch.context() as patch:
         patch.setattr(SpanThread, "ensure", lambda self: None)
-        for module in (capture, handler, recorder):
+        for module in (handler, recorder):
             patch.setattr(module, "time_ns", lambda: next(ticks))
         ids.RANDOM.seed(5)
         with a_line(trace=trace, **{"sample_rate": 0.0, **options}) as (scorer, _):

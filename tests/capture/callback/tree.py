@@ -60,7 +60,7 @@ class Captured:
         recorder = handler.receiver
         assert (open_roots(handler), handler.memory.remembered()) == ([], 0)
         assert (recorder.next_due_ns(), recorder.in_flight()) == (None, set())
-        assert (line.units.in_flight, len(line.assembler), len(line.hold), line.hold.spans) == ({}, 0, 0, 0)
+        assert (line.units.hold.in_flight, len(line.assembler), len(line.hold), line.hold.spans) == ({}, 0, 0, 0)
         assert identity_holds(self.scorer)
         ids = [s.context.span_id for s in self.trace.spans]
         assert len(ids) == len(set(ids))

@@ -15,7 +15,7 @@ from tests.capture.otlp.builders import CLIENT, FRAMEWORK, a_wire_span, taken
 from spanscore import semconv
 from spanscore.capture.intake import Intake
 from spanscore.capture.otlp.claims import WireClaims
-from spanscore.capture.otlp.requests import StreamPosition, key_of
+from spanscore.capture.otlp.requests import StreamPosition
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.event_queue import EventQueue
@@ -23,7 +23,7 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
-from spanscore.pipeline.trace_index import Bounds
+from spanscore.pipeline.trace_index import Bounds, unit_key
 from spanscore.protocols import PendingSpan, Receiver
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -121,7 +121,7 @@ def test_a_unit_is_handed_on_whole_in_the_order_in_which_its_spans_began() -> No
     served.pass_time(2)
 
     [(unit, _)] = served.units
-    assert [span.span_id for span in unit.spans] == [key_of(span).span_id for span in (root, first, second)]
+    assert [span.span_id for span in unit.spans] == [unit_key(span).span_id for span in (root, first, second)]
     assert (unit.complete, unit.revision, served.receiver.units) == (True, 0, 1)
 
 
@@ -229,7 +229,7 @@ def test_spans_whose_root_never_comes_are_a_unit_if_they_stand_alone() -> None:
     served.send(lone, orphan)
     served.pass_time(60)
 
-    assert served.keys() == [key_of(lone)]
+    assert served.keys() == [unit_key(lone)]
     assert served.receiver.table.orphans == 1
 
 
@@ -241,7 +241,7 @@ def test_a_retrieval_of_our_own_capture_whose_root_never_comes_is_an_orphan() ->
     served.send(answer, retrieval)
     served.pass_time(60)
 
-    assert (served.keys(), served.receiver.table.orphans) == ([key_of(answer)], 1)
+    assert (served.keys(), served.receiver.table.orphans) == ([unit_key(answer)], 1)
 
 
 def test_an_orphan_that_is_no_span_keeps_no_other_from_being_a_unit() -> None:
@@ -251,7 +251,7 @@ def test_an_orphan_that_is_no_span_keeps_no_other_from_being_a_unit() -> None:
     served.send(orphan._replace(raw=orphan.raw + BROKEN), root)
     served.pass_time(60)
 
-    assert (served.keys(), served.receiver.table.orphans) == ([key_of(root)], 1)
+    assert (served.keys(), served.receiver.table.orphans) == ([unit_key(root)], 1)
 
 
 def test_a_root_that_comes_when_its_spans_were_given_up_is_too_late() -> None:
@@ -303,7 +303,7 @@ def test_a_flush_waits_for_units_whose_root_is_there() -> None:
     served, root = Served(), agent()
     served.send(root, tool(agent(trace=2)))
 
-    assert served.receiver.in_flight() == {key_of(root)}
+    assert served.receiver.in_flight() == {unit_key(root)}
 
     served.pass_time(2)
     assert served.receiver.in_flight() == set()
@@ -317,8 +317,8 @@ def test_the_end_hands_on_what_has_its_root_and_counts_the_rest_as_shutdown() ->
     assert served.receiver.drain(served.now_ns) == []
 
     ended = {unit.key: (unit.complete, lost) for unit, lost in served.units}
-    assert ended[key_of(root)][0]
-    assert ended[key_of(lone)] == (False, Outcome.SHUTDOWN)
+    assert ended[unit_key(root)][0]
+    assert ended[unit_key(lone)] == (False, Outcome.SHUTDOWN)
 
 
 @pytest.mark.parametrize(

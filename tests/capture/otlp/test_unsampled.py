@@ -25,7 +25,7 @@ def never(_: WireSpan) -> bool:
 def split_units(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[list[list[bytes]], list[WireSpan]]:
     """Return the spans of each unsampled unit, root first, and the others."""
     unsampled, others = sorted_out(spans[::-1], may)
-    return [[*unit.ids] for unit in unsampled], [span for span, _ in others[::-1]]
+    return [[*ids] for _, ids in unsampled], [span for span, _ in others[::-1]]
 
 
 def dropped_unless(may: Callable[[WireSpan], bool]) -> Callable[[bytes, SpanPlace, Origin], WireSpan | None]:

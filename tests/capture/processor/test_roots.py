@@ -44,7 +44,7 @@ def test_a_root_whose_attributes_come_at_its_end_takes_in_the_call_below_it() ->
 
 
 def test_a_call_below_an_open_span_does_not_wait_for_it_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.capture.processor.external_unit.PLAIN_GRACE_NS", 1_000_000)
+    monkeypatch.setattr("spanscore.capture.processor.external_spans.PLAIN_GRACE_NS", 1_000_000)
     with scoring() as (scorer, exported, provider):
         with provider.get_tracer(OWN).start_as_current_span("job") as job:
             with running(provider.get_tracer(SCOPE), semconv.CHAT, "chat"):

@@ -145,7 +145,7 @@ def test_a_unit_waits_for_its_open_spans_and_for_nothing_else() -> None:
 
 
 def test_a_span_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.capture.processor.external_unit.GRACE_NS", 1_000_000)
+    monkeypatch.setattr("spanscore.capture.processor.external_spans.GRACE_NS", 1_000_000)
     with scoring() as (scorer, exported, provider):
         tracer = provider.get_tracer(SCOPE)
         with running(tracer) as root:

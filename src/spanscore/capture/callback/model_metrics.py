@@ -23,8 +23,6 @@ from spanscore.outputs.spans import KnownDecision
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
 
-# --- neighbours -----------------------------------------------------------------------------------------------------
-
 # If another library traces LangChain in this process, each run has two span trees, and the operator should be warned.
 #
 # OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run. The
@@ -94,8 +92,6 @@ def _format_name(module: str) -> str:
     library = next((name for prefix, name in _KNOWN.items() if module.startswith(prefix)), None)
     return module if library is None else f"{library} ({module})"
 
-
-# --- model metrics --------------------------------------------------------------------------------------------------
 
 _SETS: Final = MAX_SETS // 2
 """Number of label sets; each is two sets of the token histogram: input and output."""

@@ -8,8 +8,9 @@ root before its model, and because LangChain reports no end of a cancelled model
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from time import time_ns
 from typing import Any, Final
 
@@ -17,13 +18,13 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
-from spanscore.capture.callback.capture import RunCapture
+from spanscore.capture.callback.handler import SpanCallbackHandler
 from spanscore.capture.callback.model_metrics import ModelMetrics
 from spanscore.capture.callback.runs import Event, Root, Run, each_once, is_over
 from spanscore.capture.callback.spans import (
     MODELS,
-    PlainAttributes,
     RunSpans,
+    attributes_of,
     content_of,
     facts_of,
     rendered,
@@ -43,7 +44,7 @@ from spanscore.core.span import Attributes, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.outputs.spans import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
-from spanscore.samples.redaction import redacted_content
+from spanscore.samples.redaction import redacted, redacted_content
 
 _GRACE_NS: Final = 500_000_000
 _CHECK_NS: Final = 10_000_000_000
@@ -53,6 +54,9 @@ _MAX_AGE_NS: Final = 3_600_000_000_000
 _SPAN_BYTES: Final = 2_000
 """Approximate size of a recorded span with its plain attributes."""
 _MAX_ERROR_CHARS: Final = 2_000
+_MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
+_IDS: Final = 1_000
+"""Number of conversations and keys whose redacted id is remembered, because a redactor may be as slow as a small model."""
 _SPARE_ATTRIBUTES: Final = 32
 """Number of attributes left free on a span for the verdict, and for attributes that the application's processors add."""
 
@@ -62,7 +66,7 @@ class Recorder:
     """Turns events into spans. Call on the span thread; ``unread_count`` and ``close`` may be called on any thread.
 
     Attributes:
-        capture: source of the events; the recorder keeps its options and its memory, but not the handler.
+        handler: source of the events; the recorder keeps its options and its memory, but not the handler itself.
         port: listener that gets finished spans.
         redactor: applied to exported content, the conversation's id and the feedback key. If it raises, returns no text or
             hangs, these are not exported.
@@ -74,7 +78,7 @@ class Recorder:
         abandoned: number of roots without a reported end, and of roots with a stream that its consumer closed early.
     """
 
-    capture: InitVar[RunCapture]
+    handler: InitVar[SpanCallbackHandler]
     port: UnitListener
     _: KW_ONLY
     redactor: Redactor | None = None
@@ -84,18 +88,17 @@ class Recorder:
     metadata: Sequence[str] = ()
     tools: bool = False
 
-    def __post_init__(self, capture: RunCapture) -> None:
-        self._memory = capture.memory
-        self._tracer = capture.tracer
-        self._admission = capture.admission
-        self._content = capture.content
-        self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
-        capture.receiver = self
+    def __post_init__(self, handler: SpanCallbackHandler) -> None:
+        self._memory = handler.memory
+        self._admission = handler.admission
+        self._content = handler.content
+        self._redacted_id = lru_cache(_IDS)(self._redact_id)
+        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
+        handler.receiver = self
         self.abandoned = 0
         self._read = 0
         self._checked_ns = self._scanned_ns = 0
         self._first_seen: dict[Root, int] = {}
-        self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
         # closing roots whose task is over; the end of such a root may be the next event
@@ -192,7 +195,9 @@ class Recorder:
         root.open.pop(run.id, None)  # removed only now, not by the handler: the root must not be finished before
         if run.closed:
             return
-        attributes, error = self._attributes.of_ended(run, output, error)
+        attributes = self._attributes_of(run, output, error)
+        if was_stopped(error):
+            attributes[semconv.RUN_END], error = run_end_of(None, error), None
         if root.key not in self._open:  # its unit was finished before: the span is exported, but not scored
             run.closed = True
             LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
@@ -235,9 +240,23 @@ class Recorder:
         else:
             pending.end()
 
+    def _attributes_of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+        """Return a run's attributes; possible names of persons are redacted, because applications use addresses as ids."""
+        attributes = attributes_of(run, output, error, self.metadata)
+        for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
+            if isinstance(text := attributes[name], str):
+                del attributes[name]
+                with suppress(BaseException):  # fails closed, like content
+                    attributes[name] = safe_text(self._redacted_id(text))
+        return attributes
+
+    def _redact_id(self, text: str) -> str:
+        redactor = self.redactor
+        return text if redactor is None else self.box.run(lambda: redacted(text, redactor))
+
     def _room_for_content(self, attributes: int, *, is_root: bool) -> int | None:
         """Return how many attributes may be added to a span with this number of attributes; None without a limit."""
-        most = self._run_spans().most_attributes
+        most = self._spans.most_attributes
         return None if most is None else most - attributes - (self.scores if is_root else 0) - _SPARE_ATTRIBUTES
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
@@ -255,21 +274,23 @@ class Recorder:
             if run.root.shared is not None and run.root.key is not None:
                 run.span = span_elsewhere(run.root.key.trace_id)
                 return run.span
-            run.span = self._run_spans().child(run, self._span_of(parent), attributes or {})
+            run.span = self._spans.child(run, self._span_of(parent), attributes or {})
         elif attributes and run is not run.root:
             run.span.set_attributes(attributes)
         return run.span
 
-    def _run_spans(self) -> RunSpans:
-        if self._spans is None:
-            self._spans = RunSpans(self._tracer())
-        return self._spans
+    @property
+    def _spans(self) -> RunSpans:
+        spans = self._memory.spans
+        assert spans is not None  # created before the first root was accepted
+        return spans
 
     # --- roots -------------------------------------------------------------------------------------------------
 
     def _read_root(self, root: Root, now_ns: int) -> None:
         """Open a root, and read its kept events."""
-        events, root.kept_events, root.is_read = root.kept_events, None, True  # first: ``RunCapture._keep`` checks it
+        # First, because the handler's ``_keep`` checks it.
+        events, root.kept_events, root.is_read = root.kept_events, None, True
         root.kept_bytes = 0  # otherwise the bytes would be counted again at the root's end
         self._read += 1
         try:
@@ -299,7 +320,7 @@ class Recorder:
     def _open_root(self, root: Root, now_ns: int) -> None:
         made = False
         try:
-            made = self._run_spans().make(root)
+            made = self._spans.make(root)
         finally:
             if not made:  # also if a processor of the application raised
                 root.ignored = True
@@ -330,14 +351,14 @@ class Recorder:
             self.abandoned += 1
         if root.broken:
             self.port.events_lost(key, now_ns)
-        attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
+        attributes = {**self._attributes_of(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)
         del self._open[key]
         self._memory.forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
-        attributes = {**self._attributes.of(child, None, None), semconv.RUN_END: "cancelled"}
+        attributes = {**self._attributes_of(child, None, None), semconv.RUN_END: "cancelled"}
         child.input = None  # a partial conversation is not a sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)

@@ -21,8 +21,6 @@ from spanscore.core.span import UnitKey
 if TYPE_CHECKING:
     from spanscore.capture.callback.spans import RunSpans
 
-# --- runs -----------------------------------------------------------------------------------------------------------
-
 # A run without a span (a prompt, a parser, a lambda) has no Run. The run's id maps to the nearest recorded ancestor. So a child
 # finds its span's parent in one look-up, and the span thread never reads the step.
 
@@ -37,8 +35,6 @@ class Run:
     Attributes:
         id: id of the LangChain run, or an internal id.
         operation: ``gen_ai.operation.name``; None for a step.
-        name: name of the run.
-        start_ns: start time in nanoseconds.
         parent: the nearest recorded run above it; None for a root.
         root: the root above it, or itself.
         input: snapshot of the input; None if content is not needed.
@@ -67,7 +63,6 @@ class Run:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        """Copy the root of the parent."""
         if self.parent is not None:
             self.root = self.parent.root
 
@@ -141,7 +136,6 @@ class Root(Run):
     counted_texts: set[int] | None = None
 
     def __post_init__(self) -> None:
-        """Set itself as its root."""
         self.root = self
 
 
@@ -158,8 +152,6 @@ def each_once(events: list[Event]) -> Iterator[Event]:
         return
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------
-
 _REMEMBERED_NS: Final = 5_000_000_000
 """Time for which the runs of an ended root are remembered. A late child (a task left behind) must not become a root."""
 _SWEEP_NS: Final = 100_000_000
@@ -168,15 +160,12 @@ _MAX_KEYS: Final = 1_000
 """Number of recent roots with a trace id that can be looked up: 0.4 kB each."""
 
 
+@dataclass(eq=False, repr=False)
 class RunTable:
     """The open and recently closed runs. Thread-safe.
 
     The span thread refers to this table, not to the handler. The handler lives as long as the application refers to it or to
     its scorer. The two dictionaries are never replaced, because the handler also has them as attributes.
-
-    Args:
-        closed: whether no root is accepted from the start.
-        why_closed: warning that is logged when a root comes; empty = no warning.
 
     Attributes:
         runs: run id → run; for a step, the nearest recorded run above it.
@@ -187,11 +176,12 @@ class RunTable:
         why_closed: warning that is logged when a further root comes; empty = no warning.
     """
 
-    def __init__(self, closed: bool = False, why_closed: str = "") -> None:
+    closed: bool = False
+    why_closed: str = ""
+
+    def __post_init__(self) -> None:
         self.runs: dict[int, Run] = {}
         self.roots: OrderedDict[int, Root] = OrderedDict()
-        self.closed = closed
-        self.why_closed = why_closed
         self.units = 0
         self.spans: RunSpans | None = None
         self._recently_closed: deque[tuple[int, Root]] = deque()
@@ -222,7 +212,7 @@ class RunTable:
         """Remove the content of a root with a closed unit; the root's ids are kept for a while."""
         if self.roots.get(root.id) is root:  # not a repetition with the same run id
             self.roots.pop(root.id, None)
-        if self.spans is not None and not root.ignored:
+        if self.spans is not None and not root.ignored and root.shared is None:
             self.spans.draw_ahead()  # for the next root; mostly on the span thread
         root.input = root.history = root.given = None  # its content is not kept
         root.asked = ()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 from opentelemetry import context as otel_context
@@ -17,8 +17,6 @@ from opentelemetry.trace import (
     Span,
     SpanContext,
     SpanKind,
-    Status,
-    StatusCode,
     TraceFlags,
     Tracer,
     get_current_span,
@@ -32,13 +30,8 @@ from spanscore.core.codecs.langchain import chat_attributes
 from spanscore.core.codecs.text import jsonable, safe_text, wire_value
 from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
 from spanscore.core.span import Attributes, SamplingContext, SpanData, UnitKey
-from spanscore.core.timebox import Timebox
 from spanscore.outputs.spans import OwnIdGenerator, PresetSpanFactory
 from spanscore.pipeline.decisions import feedback_key_of
-from spanscore.protocols import Redactor
-from spanscore.samples.redaction import redacted
-
-# --- run attributes -------------------------------------------------------------------------------------------------
 
 # Describes a run as attributes without quotes, as content that is rendered on demand, and as SpanData. Call on the span thread.
 
@@ -67,9 +60,16 @@ _RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
 }
 """Operation of the conventions → function that renders the input and output of its runs."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
-_MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
-_IDS: Final = 1_000
-"""Number of conversations and keys whose redacted id is remembered, because a redactor may be as slow as a small model."""
+
+
+def attributes_of(run: Run, output: Any, error: BaseException | None, metadata: Sequence[str]) -> dict[str, Any]:
+    """Return a run's attributes without quotes, as a span accepts them; of a root with its metadata. Never raises."""
+    try:
+        attributes = _describe(run, output, error)
+        return attributes | _select_metadata(run, metadata) if metadata and run is run.root else attributes
+    except Exception as fault:  # noqa: BLE001  (metadata may be any object of the application)
+        log_internal_error("describe a run", fault)
+        return dict(_MARKS[run.operation])
 
 
 def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
@@ -220,62 +220,6 @@ def _metadata(run: Run) -> Mapping[str, Any] | None:
     return details if type(details) is dict or is_a(details, dict) else None
 
 
-@dataclass(eq=False, repr=False)
-class PlainAttributes:
-    """Describes runs, with possible names of persons redacted.
-
-    Attributes:
-        redactor: applied to the conversation's id, the feedback key and the metadata. If it raises, returns no text or hangs,
-            these are left out.
-        box: time limit in which the redactor runs.
-        metadata: keys of a root's metadata that are exported.
-    """
-
-    redactor: Redactor | None
-    box: Timebox
-    metadata: Sequence[str]
-
-    def __post_init__(self) -> None:
-        self._redacted_id = lru_cache(_IDS)(self._redact_id)
-        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
-
-    def of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-        """Return the attributes without quotes, as a span accepts them. Never raises."""
-        try:
-            attributes = _describe(run, output, error)
-            if self.metadata and run is run.root:
-                attributes |= _select_metadata(run, self.metadata)
-        except Exception as fault:  # noqa: BLE001  (metadata may be any object of the application)
-            log_internal_error("describe a run", fault)
-            attributes = dict(_MARKS[run.operation])
-        for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
-            if isinstance(attributes[name], str):
-                attributes |= self._redacted(name, attributes.pop(name))
-        return attributes
-
-    def of_ended(
-        self, run: Run, output: Any, error: BaseException | None
-    ) -> tuple[dict[str, Any], BaseException | None]:
-        """Return the attributes of a run below a root, and the error that its span shows; a stopped run has no error."""
-        attributes = self.of(run, output, error)
-        if was_stopped(error):
-            return attributes | {semconv.RUN_END: run_end_of(None, error)}, None
-        return attributes, error
-
-    def _redacted(self, name: str, text: str) -> dict[str, str]:
-        """Return a redacted attribute, because applications use a user's address as an id. Fails closed, like content."""
-        try:
-            return {name: safe_text(self._redacted_id(text))}
-        except BaseException:  # noqa: BLE001
-            return {}
-
-    def _redact_id(self, text: str) -> str:
-        redactor = self.redactor
-        return text if redactor is None else self.box.run(lambda: redacted(text, redactor))
-
-
-# --- spans ----------------------------------------------------------------------------------------------------------
-
 # The spans of runs. The decision on a root is made on the application's thread; all spans are created on the span thread.
 #
 # A request needs two things immediately, which only its own thread can provide: the parent and, unless the sampler keeps
@@ -285,7 +229,6 @@ class PlainAttributes:
 # application's processors find their context there. A tracer that is not the SDK's starts its span immediately.
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
-_UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _DRAWN_AHEAD: Final = 8_192
 """Maximum number of roots whose ids are drawn ahead, 0.2 kB each: so many may end in one batch of the event queue."""
 _MOST_ATTRIBUTES: Final = 128
@@ -303,12 +246,7 @@ def _span_name(run: Run, name: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class RunSpans:
-    """Creates the spans of runs with the capture scope's tracer.
-
-    Attributes:
-        tracer: tracer of the capture scope.
-        preview_trace: the sampler's function for the first span of a trace.
-    """
+    """Creates the spans of runs with the capture scope's tracer; ``preview_trace`` is the sampler's."""
 
     tracer: Tracer
     preview_trace: Callable[[bytes], bool | None] = lambda _: None
@@ -456,10 +394,6 @@ class ToolContext:
 
     LangChain may end an asynchronous tool in another task, which cannot detach a context of the tool's task. The span in that
     context then returns the ids of the span that was current before.
-
-    Args:
-        run: run of the tool; the run's span gets the id that is drawn here.
-        factory: creates the spans of runs.
     """
 
     def __init__(self, run: Run, factory: PresetSpanFactory) -> None:

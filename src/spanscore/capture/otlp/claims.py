@@ -25,8 +25,6 @@ from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-# --- claims ---------------------------------------------------------------------------------------------------------
-
 # A received span is claimed by its scope, or by the names of attributes in its bytes. Scopes are compared within one process,
 # identified by ``service.name`` and ``service.instance.id``. If two instrumentations trace one library in a process, only the
 # scope that came first is read.
@@ -53,7 +51,6 @@ class ScopeClaim(NamedTuple):
     """The test by which the spans of a scope are claimed.
 
     Attributes:
-        role: role of the scope.
         mark: test of a span's bytes; None = every span is claimed.
         mostly: byte string that most claimed spans contain and no other span does. A search for it comes first, which halves
             the search time. Empty = not searched.
@@ -177,7 +174,9 @@ class WireClaims:
     def _claim(self, role: Role) -> ScopeClaim:
         if role is Role.CLAIMED:
             return ScopeClaim(role, None)
-        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, _mark_none)
+        return (
+            ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, lambda *_: None)
+        )
 
     def _scopes_of(self, origin: Origin) -> Scopes:
         resource = hash(origin.resource)
@@ -209,9 +208,6 @@ class WireClaims:
         )
 
 
-def _mark_none(*_: object) -> None: ...
-
-
 def _format_name(name: Any) -> str:
     """Return a name from the network in printable form, for a log."""
     text = str(name)[:_LONGEST_NAME]
@@ -221,13 +217,8 @@ def _format_name(name: Any) -> str:
 def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
     """Return a short text attribute from the bytes of a span, without decoding them; None if it is missing.
 
-    A ``KeyValue`` has its key and its value in either order: SDKs write fields in order, the Collector writes them in reverse.
-
-    Args:
-        body: bytes that contain the span.
-        name: name of the attribute.
-        start: start of the span in ``body``.
-        end: end of the span in ``body``; None = the end of ``body``.
+    The span is ``body[start:end]``. A ``KeyValue`` has its key and its value in either order: SDKs write fields in order, the
+    Collector writes them in reverse.
     """
     key = _key_of(name)
     at = body.find(key, start, end)
@@ -249,13 +240,7 @@ def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> s
 
 
 class RawAttributes(NamedTuple):
-    """The attributes of an undecoded span.
-
-    Attributes:
-        body: bytes that contain the span.
-        start: start of the span in ``body``.
-        end: end of the span in ``body``; None = the end of ``body``.
-    """
+    """The attributes of an undecoded span, which is ``body[start:end]``."""
 
     body: bytes
     start: int = 0
@@ -282,8 +267,6 @@ _CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
 _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 
-# --- unsampled ------------------------------------------------------------------------------------------------------
-
 # If a request has the root of a unit that no rate would sample, the unit's outcome is decided at once, without waiting for
 # more spans, because most traces arrive in one request.
 #
@@ -291,44 +274,27 @@ _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 # are not copied out of the request, because they are never read.
 
 _Ids = dict[bytes, bytes]
+"""Span id → parent's id."""
 _NO_UNIT: Final = _Ids()
 """The unit of unclaimed spans that have no claimed span above them."""
-
-
-class UnsampledUnit(NamedTuple):
-    """The spans of one unsampled unit in one request.
-
-    Attributes:
-        root: topmost span of the unit, as received or without its bytes.
-        ids: span id → parent's id of the unit's claimed spans, parents before children.
-    """
-
-    root: WireSpan
-    ids: dict[bytes, bytes]
-
-
-_unit: Callable[[type[UnsampledUnit], tuple[WireSpan, _Ids]], UnsampledUnit] = tuple.__new__
-"""Takes half the time of the named tuple's constructor."""
+UnsampledUnit = tuple[WireSpan, _Ids]
+"""An unsampled unit in one request: its topmost span, as received or without bytes, and its claimed spans, parents first."""
 
 
 class RequestPartition:
     """Splits the spans of one request into spans of unsampled units and all other spans.
 
     Args:
-        taken: the request.
         dropped: function from a root to the part of it that is kept if no rate would sample the unit, otherwise
             None.
 
     Attributes:
-        unsampled: the unsampled units.
         others: (span, whether it is claimed) for all other spans, last span first.
-        read_spans: number of spans that were read.
         ours: number of spans of spanscore's evaluators, which are not read.
         traces: ids of the traces of claimed spans.
         beside: ids of the traces of unclaimed spans.
         size: total bytes of the claimed spans in ``others``.
         roots: number of claimed spans that certainly begin a unit.
-        unclaimed: number of unclaimed spans.
     """
 
     def __init__(
@@ -347,13 +313,9 @@ class RequestPartition:
         self.read_spans = self.ours = self.roots = self.unclaimed = self.size = 0
 
     def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
-        """Read spans from the last to the first: SDKs send them in order of their end, children before their parents.
+        """Read spans of a scope, the last first: SDKs send them in order of their end, children before their parents.
 
-        Args:
-            origin: resource and scope of the spans.
-            places: positions of the spans in the request.
-            marked: test of a claimed span; None = every span is claimed.
-            mostly: byte string that most claimed spans contain and no other span does; empty = not searched.
+        The last two arguments are those of the scope's ``ScopeClaim``.
         """
         alone, body, last_trace_id, ids = self._alone, self._body, b"", None
         find = body.find
@@ -397,7 +359,7 @@ class RequestPartition:
 
     def _begin(self, root: WireSpan, trace_id: bytes, span_id: bytes, parent_id: bytes) -> None:
         ids = {span_id: parent_id}
-        self.unsampled.append(_unit(UnsampledUnit, (root, ids)))
+        self.unsampled.append((root, ids))
         if trace_id in self._alone or trace_id in self._mixed:
             self._list_ids(trace_id)[span_id] = ids
         else:

@@ -29,8 +29,6 @@ from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
 from spanscore.pipeline.trace_index import ClosedKeys
 
-# --- evaluations ----------------------------------------------------------------------------------------------------
-
 # The results of other evaluators arrive over OTLP in three forms:
 #
 # 1. the event ``gen_ai.evaluation.result``: a log record, formerly an event of a span;
@@ -61,18 +59,11 @@ _NAMELESS: Final = "an evaluation that has no name"
 _UNREADABLE: Final = "a log record that cannot be read"
 
 
-class ResultOrigin(NamedTuple):
-    """The scored span of a result, and the form in which the result was received.
+ResultOrigin = tuple[bytes, bytes, Literal["event", "span", "record"]]
+"""Trace and span of the scored span, and the form in which a result was received.
 
-    Attributes:
-        trace_id: trace of the scored span.
-        span_id: the scored span: for an event or a record, its span; for an evaluator, the linked span, else its parent.
-        form: form in which the result was received.
-    """
-
-    trace_id: bytes
-    span_id: bytes
-    form: Literal["event", "span", "record"]
+The scored span of an event or a record is its span; that of an evaluator is the linked span, else its parent.
+"""
 
 
 class ExternalResult(NamedTuple):
@@ -103,7 +94,6 @@ class LogResults(NamedTuple):
         results: results, each with the bytes of its record, which identify a record that is sent again. The bytes are empty if
             the record has neither a time nor a span.
         rejected: fault → number of rejected records. Faults do not quote records.
-        content: content of spans.
     """
 
     results: list[tuple[bytes, ExternalResult]]
@@ -144,7 +134,7 @@ def results_on(span: WireSpan) -> list[ExternalResult]:
         return [*_of_spanscore(attributes, message.trace_state, _origin_of(message, "span"))]
     events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
     if attributes.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
-        return [*_results(events, ResultOrigin(message.trace_id, message.span_id, "event"), message.trace_state)]
+        return [*_results(events, (message.trace_id, message.span_id, "event"), message.trace_state)]
     if events:
         return [*_results(events, _origin_of(message, "event"), message.trace_state)]
     return [*_results(_of_evaluator(attributes, message.name), _origin_of(message, "span"), message.trace_state)]
@@ -152,8 +142,8 @@ def results_on(span: WireSpan) -> list[ExternalResult]:
 
 def _origin_of(evaluator: Span, form: Literal["event", "span"]) -> ResultOrigin:
     for link in evaluator.links:
-        return ResultOrigin(link.trace_id, link.span_id, form)
-    return ResultOrigin(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, form)
+        return link.trace_id, link.span_id, form
+    return evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, form
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
@@ -181,7 +171,8 @@ def _read_records(records: Iterable[tuple[str, Any]]) -> LogResults:
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
         elif semconv.EVALUATION_EVENT in (record.event_name, attributes.get(semconv.EVENT_NAME)):
-            of = ResultOrigin(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
+            of: ResultOrigin | None = (record.trace_id, record.span_id, "record")
+            of = of if record.trace_id and record.span_id else None
             results = [*_results([attributes], of)]
             if not results:
                 rejected[_NAMELESS] += 1
@@ -263,8 +254,6 @@ def _number(value: Any) -> float | None:
     return number if number is not None and isfinite(number) else None
 
 
-# --- external scores ------------------------------------------------------------------------------------------------
-
 # External scores have no declared scale. A name has a mean only while all of its values are from 0 to 1. Names and labels are
 # foreign text: a text longer than 64 characters, or with control characters, is counted as ``other``. At most a hundred pairs
 # of name and label are counted separately; further pairs are ``other``.
@@ -317,10 +306,7 @@ class ExternalScores:
     def select_spans(self, request: ParsedRequest, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
         """Return the spans of a request that may have external scores, by their bytes; most requests have none.
 
-        Args:
-            request: the request.
-            claims: claim of each scope in the request.
-            ours: number of spans in spanscore's own scopes.
+        ``claims`` are those of the request's scopes, in order. ``ours`` is the number of spans in spanscore's own scopes.
         """
         marks = [mark for mark in MARKS if holds(request.body, mark)]
         if not marks and not ours:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from threading import Lock
@@ -17,10 +18,8 @@ from spanscore.core.printable import printable
 from spanscore.core.sample import Samples
 from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
-from spanscore.pipeline.trace_index import ClosedKeys
+from spanscore.pipeline.trace_index import ClosedKeys, unit_key
 from spanscore.protocols import PendingSpan
-
-# --- counts ---------------------------------------------------------------------------------------------------------
 
 OVERLOADS: Final = ("bytes", "traces", "event_queue")
 """Full resources for which a request is refused temporarily; the client sends it again."""
@@ -54,11 +53,7 @@ class EndpointCounts:
         self._unread_traces: set[bytes] = set()
 
     def came(self, size_bytes: int) -> None:
-        """Count a request, accepted or not.
-
-        Args:
-            size_bytes: size of its body, uncompressed; 0 if it is unknown.
-        """
+        """Count a request, accepted or not, with the uncompressed size of its body; 0 if it is unknown."""
         with self._lock:
             self.requests += 1
             self.bytes += size_bytes
@@ -69,11 +64,9 @@ class EndpointCounts:
             self.refused[reason] += 1
 
     def leave_unread(self, scope: str, traces: Set[bytes]) -> None:
-        """Count the traces of an ignored scope in a request. A trace counts once, unless thousands of others came in between.
+        """Count the traces of an ignored scope in a request, except traces with spans in the same request that are read.
 
-        Args:
-            scope: the ignored scope.
-            traces: ids of its traces, except traces with spans in the same request that are read.
+        A trace counts once, unless thousands of others came in between.
         """
         with self._lock:
             self.unread[scope] += len(traces - self._unread_traces)
@@ -91,21 +84,13 @@ class EndpointCounts:
             self.unclaimed += unclaimed
 
 
-# --- held -----------------------------------------------------------------------------------------------------------
-
-
 Forward: TypeAlias = Callable[[WireSpan, Mapping[str, Any] | None], None]
 """Forwards a kept span to the proxy's backend with these attributes appended, once; never raises, does not block."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldWireSpan:
-    """A span that waits in a proxy for its unit's scores, and is then forwarded with them: a ``PendingSpan``.
-
-    Attributes:
-        span: the span as received.
-        exit: function that forwards the span.
-    """
+    """A received span that waits in a proxy for its unit's scores, and is then forwarded with them: a ``PendingSpan``."""
 
     span: WireSpan
     exit: Forward
@@ -120,14 +105,10 @@ class HeldWireSpan:
         self.exit(self.span, attributes)
 
 
-# --- arrived --------------------------------------------------------------------------------------------------------
-
-
 class RequestClaims(NamedTuple):
     """The spans of one request, sorted by their treatment.
 
     Attributes:
-        taken: the request.
         sorting: all spans except those of spanscore's evaluators.
         kept: spans that wait for their scores; a proxy forwards all others now.
         copies: copies of units that another process sampled, to be scored here.
@@ -147,7 +128,6 @@ class RequestSpans(NamedTuple):
     """The spans of one request, on their way to the span thread.
 
     Attributes:
-        unsampled: the unsampled units.
         spans: all other spans, each with whether it is claimed.
         roots: number of spans that certainly begin a unit.
         traces: ids of the traces of claimed spans.
@@ -175,7 +155,6 @@ class StreamPosition(NamedTuple):
     Attributes:
         stream: name of the stream; spans of an ended stream are dropped.
         log_ns: time of the message in the stream's log, in nanoseconds.
-        arrived: spans of the request.
         noted: function of the ids of the request's traces, called on the span thread when the spans are in their table.
     """
 
@@ -184,8 +163,6 @@ class StreamPosition(NamedTuple):
     arrived: RequestSpans
     noted: Callable[[Collection[bytes]], None]
 
-
-# --- copies ---------------------------------------------------------------------------------------------------------
 
 _REMEMBERED: Final = 100_000
 """Number of remembered units: senders resend a copy that got no response."""
@@ -239,10 +216,8 @@ class UnitCopies:
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
         """Yield the units of copies, with samples if they were submitted. Call on the span thread.
 
-        Args:
-            copies: spans of the copies.
-            once: whether repeated copies are left out, because senders resend a copy that got no response. False for streams,
-                which are reread on purpose.
+        With ``once``, repeated copies are left out, because senders resend a copy that got no response. Streams are reread on
+        purpose.
         """
         for unit, samples in units_of(copies, self._unreadable):
             ids = unit.key.trace_id.to_bytes(16), unit.key.span_id.to_bytes(8)
@@ -272,22 +247,14 @@ class UnitCopies:
 
     def _is_copy(self, origin: Origin) -> bool:
         resource = hash(origin.resource)  # the hash, because the bytes may be many
-        is_copy = self._copies.get(resource)
-        if is_copy is None:
+        if resource not in self._copies:
             if len(self._copies) >= _MOST:
                 self._copies.clear()
-            is_copy = self._copies[resource] = _says_copy(origin)
-        return is_copy
+            self._copies[resource] = False
+            with suppress(UnreadableRequest):
+                self._copies[resource] = is_copy(resource_of(origin))
+        return self._copies[resource]
 
-
-def _says_copy(origin: Origin) -> bool:
-    try:
-        return is_copy(resource_of(origin))
-    except UnreadableRequest:
-        return False
-
-
-# --- kept -----------------------------------------------------------------------------------------------------------
 
 _EARLY_NS: Final = 5_000_000_000
 """Time for which a span waits for its unit to close; the root of a closing unit waits longer."""
@@ -309,7 +276,7 @@ class ProxyBuffer:
     def keep(self, spans: Sequence[WireSpan], exit: Forward, now_ns: int) -> None:
         """Keep spans. A repeated span, waiting or already forwarded, is dropped."""
         for span in spans:
-            key = key_of(span)
+            key = unit_key(span)
             if key not in self._waiting and key not in self._gone:
                 self._waiting[key] = now_ns, HeldWireSpan(span, exit)
 
@@ -329,12 +296,7 @@ class ProxyBuffer:
             span.end()
 
     def forward_overdue(self, now_ns: int, closing: Callable[[], set[UnitKey]]) -> None:
-        """Forward the spans that have waited for 5 s, unchanged.
-
-        Args:
-            now_ns: the present time.
-            closing: function that returns the roots of units that are about to close; these keep waiting.
-        """
+        """Forward the spans that have waited for 5 s, unchanged; the roots of units that are about to close keep waiting."""
         if (due_ns := self.next_due_ns()) is None or now_ns < due_ns:
             return
         stay = closing()
@@ -353,8 +315,3 @@ class ProxyBuffer:
     def next_due_ns(self) -> int | None:
         """Return the time at which the oldest span has waited for 5 s; None if no span waits."""
         return next((since_ns + _EARLY_NS for since_ns, _ in self._waiting.values()), None)
-
-
-def key_of(span: WireSpan) -> UnitKey:
-    """Return the key of the unit whose root is this span."""
-    return UnitKey(int.from_bytes(span.trace_id), int.from_bytes(span.span_id))

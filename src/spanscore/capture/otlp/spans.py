@@ -20,7 +20,6 @@ from spanscore.capture.otlp.requests import (
     RequestSpans,
     StreamPosition,
     UnitCopies,
-    key_of,
 )
 from spanscore.capture.otlp.streams import Streams
 from spanscore.capture.scopes import Role
@@ -34,11 +33,9 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import RootRole, split
 from spanscore.pipeline.in_force import WHOLE_TRACE
-from spanscore.pipeline.trace_index import Bounds, ClosedUnit
+from spanscore.pipeline.trace_index import Bounds, ClosedUnit, unit_key
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
-
-# --- reading --------------------------------------------------------------------------------------------------------
 
 # Decodes the spans of a closed unit and splits it into units with GenAI names: most often into one unit.
 
@@ -48,13 +45,8 @@ def units_of(
 ) -> list[Unit]:
     """Return the units of a topmost span and all spans below it; empty if the spans make no unit.
 
-    If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
-
-    Args:
-        closed: the received spans.
-        translator: normalizers, which also count the spans they read.
-        mended: counter of repaired faults in spans.
-        logs: content from log records; None = log records are not read.
+    If spans are missing, only the topmost span is read: the sampling probability depends on it alone. ``mended`` counts
+    repaired faults in spans. Without ``logs``, content in log records is not read.
     """
     complete = closed.outcome is None
     spans: list[SpanData] = []
@@ -76,8 +68,6 @@ def units_of(
     ordered = tuple(sorted(spans, key=lambda span: span.start_ns))
     return split(Unit(closed.key, ordered, complete, closed.revision))
 
-
-# --- spans ----------------------------------------------------------------------------------------------------------
 
 # OTLP has no event for the start of a span. The bytes of claimed spans therefore wait in a table until their unit is whole.
 # Only units that may be scored are decoded and normalized. For all other units the bytes of a root decide whether it is a unit
@@ -104,10 +94,7 @@ class OtlpSpans:
         ready: called with each request; the first call chooses providers and starts the span thread.
         metrics: names of the unit metrics, by which copies from other processes are scored.
         make_external: function that creates the counter of external scores; None = they are not read.
-        counts: counts of the received requests.
         copies: reader of copies of units that another process sampled.
-        logs: content from log records, until its spans are read.
-        external: counter of external scores.
         table: received spans that wait for the rest of their unit.
         streams: spans read from streams that wait for the rest of their unit.
         forward: function that returns a proxy's requests sent, requests failed and last error; None without a proxy.
@@ -213,9 +200,7 @@ class OtlpSpans:
     def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
         """Return the spans of a request sorted by their treatment. Thread-safe; no span is accepted yet.
 
-        Args:
-            taken: the request.
-            keep: whether claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
+        With ``keep``, claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
         """
         taken, copies, private = self.copies.separate(taken)
         claims = [self.claims.of(origin) for origin, _ in taken.places]  # in order: of two scopes the first is read
@@ -292,7 +277,7 @@ class OtlpSpans:
         return None if may else self.claims.shortened(body, root, origin)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
-        return self._sampler.could_sample(SamplingContext(key_of(span), is_trace_root, trace_state))
+        return self._sampler.could_sample(SamplingContext(unit_key(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -366,7 +351,7 @@ class OtlpSpans:
 
     def received(self) -> ServeState:
         """Return the counts of received and waiting spans for ``status()``. Thread-safe."""
-        counts, total = self.counts, self.streams.total_counts(self.table)
+        counts = self.counts
         return ServeState(
             requests=counts.requests,
             spans=counts.spans,
@@ -376,12 +361,7 @@ class OtlpSpans:
             ours=counts.ours,
             unclaimed=counts.unclaimed,
             unread=dict(counts.unread),
-            open=total.open,
-            waiting_for_root=total.waiting_for_root,
-            orphans=total.orphans,
-            late=total.late,
-            duplicates=total.duplicates,
-            revisions=total.revisions,
+            **self.streams.total_counts(self.table)._asdict(),
             dialects={name: (of.spans, of.without_content) for name, of in self.translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
@@ -444,7 +424,7 @@ class OtlpSpans:
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
             if is_proxy:
-                self._kept.forward([unit.key, *map(key_of, unit.spans)])
+                self._kept.forward([unit.key, *map(unit_key, unit.spans)])
             if is_sampled or number % _FEW == 0:
                 yield_gil()
         if unsampled:

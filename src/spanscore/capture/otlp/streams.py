@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import reduce
-from operator import add
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from spanscore.capture.otlp.requests import StreamPosition
 from spanscore.config.units import Units
@@ -14,8 +12,6 @@ from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.span import UnitKey
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
-
-# --- stream clock ---------------------------------------------------------------------------------------------------
 
 # A stream is read in bursts and is paused in between. By the wall clock, its units would close before the rest of their spans
 # is read. The stream's clock runs at most as fast as the wall clock, and only while the stream is read:
@@ -89,15 +85,12 @@ class StreamClock:
         self._base_ns, self._ran_ns, self._since_ns = self.now_ns(steady_ns), 0, steady_ns
 
 
-# --- streams --------------------------------------------------------------------------------------------------------
-
 _NO_LIMIT = 1_000_000_000
 
 
 class TableCounts(NamedTuple):
     """The sums of the counters of ``TraceTable`` over several tables."""
 
-    bytes: int = 0
     open: int = 0
     waiting_for_root: int = 0
     orphans: int = 0
@@ -106,21 +99,15 @@ class TableCounts(NamedTuple):
     revisions: int = 0
 
     @classmethod
-    def of(cls, table: TraceTable) -> Self:
-        """Return the counts of one table."""
-        return cls(*(getattr(table, name) for name in cls._fields))
-
-    def plus(self, other: Self) -> Self:
-        """Return the sum of both counts."""
-        return type(self)(*map(add, self, other))
+    def of(cls, *counted: TraceTable | TableCounts) -> TableCounts:
+        """Return the sums."""
+        return cls(*(sum([getattr(each, name) for each in counted]) for name in cls._fields))
 
 
 class OpenStream(NamedTuple):
     """The open units of one stream.
 
     Attributes:
-        table: spans of open units.
-        clock: clock of the stream.
         copies: copies of units that another process sampled (``remote_scoring``), one entry per request. Each waits until the
             queue has a free place.
     """
@@ -173,9 +160,9 @@ class Streams:
         stream = self._streams.pop(name, None)
         if stream is None:
             return 0
-        counted = TableCounts.of(stream.table)
-        self._counts_of_ended = self._counts_of_ended.plus(counted._replace(bytes=0, open=0, waiting_for_root=0))
-        return counted.open + len(stream.copies)
+        counts = TableCounts.of(stream.table, self._counts_of_ended)
+        self._counts_of_ended = counts._replace(open=0, waiting_for_root=0)
+        return stream.table.open + len(stream.copies)
 
     def get(self, name: Hashable) -> OpenStream | None:
         """Return a stream; None if it is not being read."""
@@ -200,9 +187,7 @@ class Streams:
 
     def total_counts(self, table: TraceTable) -> TableCounts:
         """Return the counts of all streams, including ended streams, and of one other table. Thread-safe."""
-        return reduce(
-            TableCounts.plus, (TableCounts.of(each) for each in (table, *self.tables())), self._counts_of_ended
-        )
+        return TableCounts.of(table, *self.tables(), self._counts_of_ended)
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of units with a root that were not passed to the queue yet."""

@@ -2,7 +2,8 @@
 
 A span's unit is known when it starts, from its parent. A unit closes when its topmost span has ended and no claimed span of it
 is open. On the application's thread, a span costs a look-up of its scope and of its parent, and one append at its end if its
-unit may be scored. The span is read and translated on the span thread (`external_unit.py`).
+unit may be scored. The span thread reads and translates the ended spans, and keeps them as ``early`` until the unit and its
+root are certain. Then it hands them on to the listener, and finishes the unit after its last open span.
 
 A span of a scope that no normalizer names often gets its attributes only at its end. The units below it wait for that end, at
 most 2 s, because the span may be their root.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from operator import methodcaller
+from time import time_ns
 from typing import Any, Final
 from weakref import ReferenceType
 
@@ -23,29 +25,30 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import semconv
 from spanscore.capture.intake import Intake
+from spanscore.capture.log_content import LogContent
 from spanscore.capture.other_scorers import ScorerIdentity, handlers, processors, recorded_by_others
 from spanscore.capture.processor.external_unit import (
     Event,
-    ExternalReading,
     ExternalUnit,
     FollowedUnit,
+    HeldSpan,
     Ids,
     OpenUnits,
     PlainSpan,
-    PlainSpans,
     Signal,
     facts_of,
     pass_on,
 )
-from spanscore.capture.scopes import Role, Scopes, library_of, root_role
+from spanscore.capture.scopes import Role, Scopes, library_of, root_role, scope_notes
 from spanscore.core import context
 from spanscore.core.codecs.otlp_span import ContentRecord
-from spanscore.core.codecs.sdk import attributes_of
+from spanscore.core.codecs.sdk import attributes_of, span_data
 from spanscore.core.event_queue import steady_ns
+from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
-from spanscore.core.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
-from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
+from spanscore.pipeline.assembly import GRACE_NS, ROOT_RUN, ROOT_RUN_SCOPE, RootRole, role_of_operation, split
 from spanscore.pipeline.in_force import WHOLE_TRACE
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -59,6 +62,14 @@ _OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Rol
 _ROOT: Final = RootRole.ROOT
 _IDS: Final = slice(2)
 """Trace id and span id, the first items of a ``SpanContext``. A ``SpanContext`` is a tuple; its properties are slow."""
+PLAIN_GRACE_NS: Final = 2_000_000_000
+"""Time in nanoseconds for which a unit waits for the open spans above it, one of which may turn out to be its root."""
+_MOST_EARLY: Final = 100
+"""Number of spans that are kept as ``early``. At this number they count as a unit with the topmost span as its root."""
+_LOG_BYTES: Final = 16_000_000
+_LOG_WAIT_NS: Final = 600_000_000_000
+"""Time for which content in log records waits for the end of its span, in nanoseconds; ``_LOG_BYTES`` limits its size."""
+_UNIT_ROLES: Final = (RootRole.ROOT, RootRole.STEP)
 _TOO_LATE: Final = "spans got GenAI attributes only after a unit below them was closed: that unit is scored"
 _BEFORE: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
 
@@ -76,6 +87,7 @@ class ExternalSpans:
         identity: identity of the scorer, for other scorers in the process.
         others: receivers of other scorers.
         units: number of accepted topmost spans.
+        late: number of spans that ended after their unit was closed, and were passed on unchanged.
         untaken: reason → number of spans with GenAI attributes that were not accepted.
         closed: whether no further unit is accepted.
     """
@@ -102,26 +114,18 @@ class ExternalSpans:
         self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.port
         self._sampler, self._turns = intake.sampler, intake.turns
         self._open = OpenUnits()
-        self._plain = PlainSpans()
-        self._reading = ExternalReading(self._port, self.translator)
-        self.units = 0
+        self._logs = LogContent(_LOG_BYTES, _LOG_WAIT_NS)
+        self._closing: dict[UnitKey, FollowedUnit] = {}  # units with an ended root that wait for open spans
+        self.units = self._read = self.late = 0
         self.untaken: Counter[str] = Counter()
         self._is_ready = False
-
-    @property
-    def late(self) -> int:
-        """Number of spans that ended after their unit was closed, and were passed on unchanged."""
-        return self._reading.late
 
     # --- the application's threads -----------------------------------------------------------------------------
 
     def started(self, span: Any, front: object, around: Context | None = None) -> bool:
         """Assign a started span to its unit. Return whether the span begins a unit that may be scored.
 
-        Args:
-            span: the live span.
-            front: the processor that called.
-            around: context in which the span started; None = the current context.
+        ``front`` is the processor that called. ``around`` is the context in which the span started; None = the current context.
         """
         scope = _scope(span)
         role = self._roles.get(scope) or self.scopes.role(scope)
@@ -176,7 +180,7 @@ class ExternalSpans:
         self, unit: FollowedUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
     ) -> bool:
         if unit.done:
-            self._reading.late += not self.closed
+            self.late += not self.closed
             return False
         if not ids.trace_flags.sampled:  # recorded only: exporters drop it, so nothing waits for it
             exits = ()
@@ -220,15 +224,15 @@ class ExternalSpans:
         seen_unit = self._open.of.get(ids)
         if seen_unit is not None:  # another processor began it
             return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
-        above = None if span.parent is None else self._plain.of(span.parent[_IDS])
+        above = None if span.parent is None else self._open.plain.get(span.parent[_IDS])
         unit = None if above is None else above.unit_above()
         if unit is not None:
             self._add(unit, span, ids, role)
         elif role is _IGNORED:
-            self._plain.pass_by(ids, above)
+            if above is not None:
+                self._open.plain[ids] = above
         elif not self._is_claimed(span, role):
-            if self._plain.of(ids) is None:
-                self._settle_all(self._plain.start(ids, span, above))
+            self._settle_all(self._open.start_plain(ids, span, above))
         elif not (self.closed or context.is_judging() or self._is_step_of_earlier(span, front, around)):
             return isinstance(self._root_of(span, ids, role, front, above), FollowedUnit)
         return False
@@ -241,7 +245,7 @@ class ExternalSpans:
             return self._new(ids, span, role, front, above)
         late = claimed[-1]  # the topmost span
         late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
-        self._plain.end(late.ids)
+        self._open.end_plain(late.ids)
         self._absorb(late.unit, late.take_waiting(), late.ids[1])
         self._add(late.unit, span, ids, role)
         return late.unit
@@ -261,7 +265,7 @@ class ExternalSpans:
 
     def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ExternalUnit | None:
         """Return a unit for a span of an unnamed scope that is recognised at its end; None if it is not a root."""
-        plain = self._plain.end(ids)
+        plain = self._open.end_plain(ids)
         if plain is None:
             return None
         waiting = plain.take_waiting()
@@ -283,13 +287,7 @@ class ExternalSpans:
         return unit
 
     def _absorb(self, unit: ExternalUnit, parts: Sequence[ExternalUnit], parent_id: int) -> None:
-        """Make ended units parts of a unit with a root above them.
-
-        Args:
-            unit: the unit that continues.
-            parts: the units that waited.
-            parent_id: id of the span above them.
-        """
+        """Make units that ended below the span ``parent_id`` parts of a unit with a root above them."""
         for part in parts:
             self._note(part)
             part.facts = None
@@ -332,7 +330,7 @@ class ExternalSpans:
         """Keep content from a log record until its span is read, unless the span will not be scored. Thread-safe."""
         unit = self._open.of.get(record.ids)
         if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
-            self._reading.logs.add([record])
+            self._logs.add([record])
 
     def unit_at(self, ids: Ids) -> ExternalUnit | None:
         """Return the open unit of a span; None if it is unknown."""
@@ -453,29 +451,48 @@ class ExternalSpans:
 
     def handle(self, event: Event, now_ns: int) -> None:
         """Read one ended span, or apply a signal to its unit."""
-        self._reading.handle(event, now_ns)
+        unit, span, exits, size = event
+        self._read += not unit.seen
+        unit.seen = True
+        if isinstance(span, Signal):
+            self._heed(unit, span, now_ns)
+            return
+        ids: Any = span.get_span_context()
+        if ids.span_id in unit.held:  # another processor passed it on, too
+            held = unit.held[ids.span_id]
+            if held is None or not held.also(exits):
+                pass_on(span, exits)
+            return
+        unit.open.pop(ids.span_id, None)
+        if unit.done:
+            self.late += 1
+            pass_on(span, exits)
+            return
+        self._end(unit, span, HeldSpan(span, [*exits], size) if exits else None, size, now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Finish the units that have waited long enough, and end units with a root that is too old."""
-        self._reading.tick(now_ns)
+        for unit in list(self._closing.values()):
+            if now_ns >= unit.closes_ns:
+                self._finish(unit, now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= MAX_AGE_NS:
             self._open.end(oldest, now_ns)
             if isinstance(oldest, FollowedUnit):
-                self._reading.break_off(oldest, now_ns)
+                self._break_off(oldest, now_ns)
             else:
                 self._count(oldest)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next waiting unit is due; None if no unit waits."""
-        return self._reading.next_due_ns()
+        return min((unit.closes_ns for unit in self._closing.values()), default=None)
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units with an ended root that wait for open spans."""
-        return set(self._reading.closing)
+        return set(self._closing)
 
     def open_keys(self) -> set[UnitKey]:
         """Return the traces with an open unit, because only the end of a unit shows its roots."""
-        units = [*self._open.running, *self._reading.closing]
+        units = [*self._open.running, *self._closing]
         return {UnitKey(key.trace_id, WHOLE_TRACE) for key in units}
 
     def drain(self, now_ns: int) -> list[UnitKey]:
@@ -485,18 +502,24 @@ class ExternalSpans:
             unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.done
         ]
         for unit in running:
-            self._reading.break_off(unit, now_ns)
+            self._break_off(unit, now_ns)
         return [unit.key for unit in running]
 
     def finish_ended(self, now_ns: int) -> None:
         """Hand on the units with an ended root, and the ended spans of all other units."""
-        for plain in self._plain.open():
-            self._settle_all([unit for unit in plain.take_waiting() if not isinstance(unit, FollowedUnit)])
-        self._reading.finish_ended([*self._open.running.values()], now_ns)
+        for ids, plain in [*self._open.plain.items()]:
+            if plain.ids == ids:
+                self._settle_all([unit for unit in plain.take_waiting() if not isinstance(unit, FollowedUnit)])
+        for unit in list(self._closing.values()):
+            self._finish(unit, now_ns)
+        for external in [*self._open.running.values()]:
+            if isinstance(external, FollowedUnit) and external.early:
+                external.is_unit = True
+                self._hand_on_early(external, now_ns)
 
     def unread_count(self) -> int:
         """Return the number of roots that the span thread has not read. Thread-safe."""
-        return self.units - self._reading.units
+        return self.units - self._read
 
     def close(self) -> None:
         """Accept no further unit. Thread-safe."""
@@ -507,12 +530,136 @@ class ExternalSpans:
         untaken = self.untaken.copy()
         if self.late:
             untaken["spans came after their unit was closed"] = self.late
-        logs = self._reading.logs.counts()
+        logs = self._logs.counts()
         if logs is not None:
             untaken["log records with content came for no span that ended after them"] = logs.unjoined
             untaken["log records with content had no room"] = logs.dropped
         counted = [f"{spans:,} {reason}" for reason, spans in untaken.items() if spans]
-        return [*self.scopes.notes(), *self.translator.notes(), *counted]
+        return [*scope_notes(self.scopes.listed, [self.scopes]), *self.translator.notes(), *counted]
+
+    # --- the span thread ---------------------------------------------------------------------------------------
+
+    def _break_off(self, unit: FollowedUnit, now_ns: int) -> None:
+        """Finish a unit without an ended root."""
+        self._read += not unit.seen
+        unit.seen = unit.broken = True
+        self._finish_as_it_is(unit, now_ns)
+
+    def _heed(self, unit: FollowedUnit, signal: Signal, now_ns: int) -> None:
+        if signal is Signal.GIVE_UP:
+            self._finish_as_it_is(unit, now_ns)
+        elif signal is Signal.DROP:
+            self._release(unit)
+        elif unit.root_ended is not None and not unit.open:
+            self._finish(unit, now_ns)
+
+    def _end(self, unit: FollowedUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
+        data = self._read_span(unit, span)
+        unit.held[data.span_id] = held
+        if data.span_id == unit.key.span_id:
+            unit.root_ended = data, held, size
+            unit.closes_ns = now_ns + (GRACE_NS if unit.settled else PLAIN_GRACE_NS)
+            self._closing[unit.key] = unit
+            for part in unit.parts:
+                self._join(unit, part)
+        elif unit.handed_on:
+            self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
+        else:
+            unit.early.append((data, held, size))
+            is_full = len(unit.early) >= _MOST_EARLY
+            unit.is_unit = unit.is_unit or is_full
+            if is_full or (unit.is_unit and unit.around is None):
+                self._hand_on_early(unit, now_ns)
+        if unit.root_ended is not None and unit.settled and not unit.open:
+            self._finish(unit, now_ns)
+
+    def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
+        """Return a span in GenAI names, without attributes if no normalizer claims it."""
+        data = span_data(span)
+        try:
+            translated = self._logs.translated(data, self.translator)
+        except Exception as error:  # noqa: BLE001  (the application's span is passed on in any case)
+            log_internal_error("read a span", error)
+            translated, unit.broken, unit.is_unit = None, True, True
+        if translated is None:
+            return replace(data, attributes={}, events=(), unread=unit.unread)
+        unit.is_unit = unit.is_unit or role_of_operation(translated.operation) in _UNIT_ROLES
+        if data.span_id != unit.key.span_id or not (unit.session or unit.unread):
+            return translated
+        return replace(translated, conversation_id=unit.session, unread=unit.unread)
+
+    def _join(self, unit: FollowedUnit, part: FollowedUnit) -> None:
+        """Add the spans of a unit to a unit with a root that was recognised later, unless they were handed on already."""
+        if part.done or part.handed_on or part.root_ended is None:
+            return
+        self._closing.pop(part.key, None)
+        unit.early += [*part.early, part.root_ended]
+        unit.held.update(part.held)
+        unit.is_unit = unit.is_unit or part.is_unit
+        unit.broken = unit.broken or part.broken
+        part.done, part.early, part.root_ended, part.root = True, [], None, None
+
+    def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
+        unit.handed_on = True
+        if unit.shared:
+            self._port.metrics_shared(unit.key, unit.shared)
+        if unit.role is RootRole.ROOT:
+            self._port.unit_opened(unit.key, now_ns)
+        early, unit.early = unit.early, []
+        for data, held, size in early:
+            self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
+
+    def _finish_as_it_is(self, unit: FollowedUnit, now_ns: int) -> None:
+        """Finish a unit without an ended root, or with a root that was passed on unread."""
+        if not unit.done:
+            root = span_data(unit.root)
+            root = replace(root, end_ns=max(time_ns(), root.start_ns), attributes={}, events=())
+            unit.is_unit, unit.own, unit.role, unit.root_ended = True, True, RootRole.ROOT, (root, None, 0)
+            self._finish(unit, now_ns)
+
+    def _finish(self, unit: FollowedUnit, now_ns: int) -> None:
+        """Hand on a unit with an ended root, or count or release it."""
+        assert unit.root_ended is not None
+        unit.settled = True
+        if not unit.own and not unit.handed_on:
+            self._exclude(unit)
+            return
+        data, held, size = unit.root_ended
+        self._closing.pop(unit.key, None)
+        unit.done, unit.facts = True, None
+        if not unit.is_unit:  # an agent is built, texts are embedded: the spans are passed on, uncounted
+            self._release(unit)
+            return
+        unit.held = {data.span_id: held}  # another processor may pass it on later
+        if not unit.handed_on:
+            self._hand_on_early(unit, now_ns)
+        if unit.broken:
+            self._port.events_lost(unit.key, now_ns)
+        self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
+        unit.early, unit.root_ended, unit.root = [], None, None
+        unit.open.clear()
+
+    def _exclude(self, unit: FollowedUnit) -> None:
+        """Count a unit that could only be scored with a root above it, which never appeared."""
+        facts, unit.facts = unit.facts, None
+        assert unit.root_ended is not None
+        spans = tuple(data for data, _, _ in (*unit.early, unit.root_ended))
+        if facts is not None:
+            for part in split(Unit(unit.key, spans)):
+                self._port.unit_excluded(facts_of(part.key, facts))
+        self._release(unit)
+
+    def _release(self, unit: FollowedUnit) -> None:
+        """Pass on the spans of a unit unchanged."""
+        self._closing.pop(unit.key, None)
+        unit.done = True
+        ended = [*unit.early, *([] if unit.root_ended is None else [unit.root_ended])]
+        for _, pending, _ in ended:
+            if pending is not None:
+                pending.end()
+        unit.early, unit.root_ended, unit.root = [], None, None
+        unit.held = dict.fromkeys(unit.held)
+        unit.open.clear()
 
 
 def _scope(span: ReadableSpan) -> str:

@@ -1,8 +1,4 @@
-"""The state of units of spans from other instrumentations in this process, and the reading of these spans.
-
-The application's threads link each span to its unit at its start, and queue it at its end. The span thread reads the ended
-spans, and keeps them as ``early`` until the unit and its root are certain. Then the span thread hands them on to the
-listener. After the root has ended, the span thread waits for open spans of the unit, and finishes the unit.
+"""The state of units of spans from other instrumentations in this process.
 
 - A *followed* unit may be scored. Any other unit is only counted.
 - A *plain* span has a scope that no normalizer names. Such a span becomes a root if it gets GenAI attributes while it is open.
@@ -13,41 +9,27 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from time import time_ns
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
-from spanscore.capture.log_content import LogContent
-from spanscore.core.codecs.sdk import span_data, with_attributes
+from spanscore.core.codecs.sdk import with_attributes
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error
-from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
-from spanscore.pipeline.assembly import GRACE_NS, RootRole, role_of_operation, split, topmost_roots
-from spanscore.protocols import UnitListener
-from spanscore.samples.normalizers.registry import SpanNormalizers
-
-# --- held span ------------------------------------------------------------------------------------------------------
+from spanscore.core.span import SamplingContext, SpanData, UnitKey
+from spanscore.pipeline.assembly import RootRole, topmost_roots
 
 
+@dataclass(slots=True, eq=False)
 class HeldSpan:
-    """A ``PendingSpan`` that another library created and ended, and that is passed on to the processors that wait for it.
+    """A ``PendingSpan`` that another library created and ended, and that each processor in ``_exits`` gets once."""
 
-    Args:
-        span: the span from the SDK.
-        exits: processors that get the span, each once.
-        size: approximate size in bytes.
-    """
-
-    __slots__ = ("_exits", "_span", "ended", "size")
-
-    def __init__(self, span: ReadableSpan, exits: Sequence[SpanProcessor], size: int) -> None:
-        self._span: ReadableSpan | None = span
-        self._exits = list(exits)
-        self.size = size
-        self.ended = False
+    _span: ReadableSpan | None
+    _exits: list[SpanProcessor]
+    size: int
+    ended: bool = False
 
     def also(self, exits: Sequence[SpanProcessor]) -> bool:
         """Pass the span to these processors, too. Return False if the span was passed on already."""
@@ -71,10 +53,10 @@ def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
             log_internal_error("pass a span on", error)
 
 
-# --- external unit --------------------------------------------------------------------------------------------------
-
 _REMEMBERED_NS: Final = 10_000_000_000
 """Time for which the spans of an ended root are remembered. A late child (a task left behind) must not become a root."""
+_MOST_PLAIN: Final = 10_000
+"""Number of remembered open plain spans, some 0.3 kB each. Above it, the oldest is forgotten."""
 MOST_UNITS: Final = 10_000
 MOST_SPANS: Final = 200_000
 """Number of remembered spans, some 0.2 kB each. Above it, the spans of the oldest ended roots are forgotten early."""
@@ -181,12 +163,10 @@ class PlainSpan:
 
     Attributes:
         ids: trace id and span id.
-        span: the live span.
         above: the open plain span above it; None = no such span.
         may_be_scored: whether a unit with this span as its root may be scored; None = unknown so far.
         waiting: units below it with an ended root, while this span may still become their root.
         decided: whether a unit below it was decided; then this span can no longer become a root.
-        ended: whether the span has ended.
         unit: the unit of which this span became the root, because it got GenAI attributes while open; None = no root.
     """
 
@@ -241,11 +221,13 @@ class OpenUnits:
 
     Attributes:
         of: trace id and span id → unit.
+        plain: trace id and span id → open plain span; for a span that is never a root, the plain span above it.
         running: units with an open root, oldest first.
     """
 
     def __init__(self) -> None:
         self.of: dict[tuple[int, int], ExternalUnit] = {}
+        self.plain: OrderedDict[Ids, PlainSpan] = OrderedDict()
         self.running: OrderedDict[UnitKey, ExternalUnit] = OrderedDict()
         self._ended: deque[tuple[int, ExternalUnit]] = deque()
         # Units that may continue: remembered up to a maximum.
@@ -283,67 +265,28 @@ class OpenUnits:
         except IndexError:  # empty, or another thread was faster
             return
 
-    def _forget(self, unit: ExternalUnit) -> None:
-        for ids in unit.spans:
-            self.of.pop(ids, None)
-
-
-# --- plain spans ----------------------------------------------------------------------------------------------------
-
-_MOST_OPEN: Final = 10_000
-"""Number of remembered open spans, some 0.3 kB each. Above it, the oldest is forgotten."""
-
-
-class PlainSpans:
-    """Open spans that belong to no unit and are not claimed so far. A span that gets GenAI attributes later becomes a root.
-
-    Written by the application's threads without a lock: each step is one dict operation.
-    """
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[Ids, PlainSpan] = OrderedDict()
-
-    def start(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ExternalUnit]:
+    def start_plain(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ExternalUnit]:
         """Add a started span. Return the units that waited for the span that was removed to make room."""
-        self._open[ids] = PlainSpan(ids, span, above)
-        if len(self._open) <= _MOST_OPEN:
+        if ids in self.plain:  # another processor added it
             return []
-        _, oldest = self._open.popitem(last=False)
+        self.plain[ids] = PlainSpan(ids, span, above)
+        if len(self.plain) <= _MOST_PLAIN:
+            return []
+        _, oldest = self.plain.popitem(last=False)
         oldest.ended = True
         return oldest.take_waiting()
 
-    def pass_by(self, ids: Ids, above: PlainSpan | None) -> None:
-        """Remember the span above a span that is never a root."""
-        if above is not None:
-            self._open[ids] = above
-
-    def of(self, ids: Ids | None) -> PlainSpan | None:
-        """Return an open span, or the span above a span that is never a root; None if it is unknown."""
-        return None if ids is None else self._open.get(ids)
-
-    def open(self) -> list[PlainSpan]:
-        """Return the open spans."""
-        return [span for ids, span in list(self._open.items()) if span.ids == ids]
-
-    def end(self, ids: Ids) -> PlainSpan | None:
+    def end_plain(self, ids: Ids) -> PlainSpan | None:
         """Remove and return an ended span; None if it is not a plain span."""
-        span = self._open.pop(ids, None)
+        span = self.plain.pop(ids, None)
         if span is None or span.ids != ids:
             return None
         span.ended = True
         return span
 
-
-# --- external reading -----------------------------------------------------------------------------------------------
-
-PLAIN_GRACE_NS: Final = 2_000_000_000
-"""Time in nanoseconds for which a unit waits for the open spans above it, one of which may turn out to be its root."""
-_MOST_EARLY: Final = 100
-"""Number of spans that are kept as ``early``. At this number they count as a unit with the topmost span as its root."""
-_LOG_BYTES: Final = 16_000_000
-_LOG_WAIT_NS: Final = 600_000_000_000
-"""Time for which content in log records waits for the end of its span, in nanoseconds; ``_LOG_BYTES`` limits its size."""
-_UNIT_ROLES: Final = (RootRole.ROOT, RootRole.STEP)
+    def _forget(self, unit: ExternalUnit) -> None:
+        for ids in unit.spans:
+            self.of.pop(ids, None)
 
 
 class Signal(Enum):
@@ -359,190 +302,3 @@ class Signal(Enum):
 
 Event = tuple[FollowedUnit, ReadableSpan | Signal, Sequence[SpanProcessor], int]
 """The unit of the span, the span, the processors that get it, its size in bytes."""
-
-
-class ExternalReading:
-    """Reads spans and hands on their units. Call on the span thread.
-
-    Args:
-        port: listener that gets the units.
-        translator: normalizers, which map spans to GenAI names.
-
-    Attributes:
-        logs: content from log records.
-        closing: units with an ended root that wait for open spans.
-        units: number of topmost spans with an event that was read.
-        late: number of spans that ended after their unit was closed.
-    """
-
-    def __init__(self, port: UnitListener, translator: SpanNormalizers) -> None:
-        self._port = port
-        self._translator = translator
-        self.logs = LogContent(_LOG_BYTES, _LOG_WAIT_NS)
-        self.closing: dict[UnitKey, FollowedUnit] = {}
-        self.units = self.late = 0
-
-    def handle(self, event: Event, now_ns: int) -> None:
-        """Read one ended span, or apply a signal to its unit."""
-        unit, span, exits, size = event
-        self._see(unit)
-        if isinstance(span, Signal):
-            self._heed(unit, span, now_ns)
-            return
-        ids: Any = span.get_span_context()
-        if ids.span_id in unit.held:  # another processor passed it on, too
-            held = unit.held[ids.span_id]
-            if held is None or not held.also(exits):
-                pass_on(span, exits)
-            return
-        unit.open.pop(ids.span_id, None)
-        if unit.done:
-            self.late += 1
-            pass_on(span, exits)
-            return
-        self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
-
-    def tick(self, now_ns: int) -> None:
-        """Finish the units that have waited long enough."""
-        for unit in list(self.closing.values()):
-            if now_ns >= unit.closes_ns:
-                self._finish(unit, now_ns)
-
-    def next_due_ns(self) -> int | None:
-        """Return the time at which the next waiting unit is due; None if no unit waits."""
-        return min((unit.closes_ns for unit in self.closing.values()), default=None)
-
-    def finish_ended(self, running: Sequence[ExternalUnit], now_ns: int) -> None:
-        """Hand on the units with an ended root, and the ended spans of all other units."""
-        for unit in list(self.closing.values()):
-            self._finish(unit, now_ns)
-        for external in running:
-            if isinstance(external, FollowedUnit) and external.early:
-                external.is_unit = True
-                self._hand_on_early(external, now_ns)
-
-    def break_off(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Finish a unit without an ended root."""
-        self._see(unit)
-        unit.broken = True
-        self._finish_as_it_is(unit, now_ns)
-
-    def _see(self, unit: FollowedUnit) -> None:
-        self.units += not unit.seen
-        unit.seen = True
-
-    def _heed(self, unit: FollowedUnit, signal: Signal, now_ns: int) -> None:
-        if signal is Signal.GIVE_UP:
-            self._finish_as_it_is(unit, now_ns)
-        elif signal is Signal.DROP:
-            self._release(unit)
-        elif unit.root_ended is not None and not unit.open:
-            self._finish(unit, now_ns)
-
-    def _end(self, unit: FollowedUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
-        data = self._read_span(unit, span)
-        unit.held[data.span_id] = held
-        if data.span_id == unit.key.span_id:
-            unit.root_ended = data, held, size
-            unit.closes_ns = now_ns + (GRACE_NS if unit.settled else PLAIN_GRACE_NS)
-            self.closing[unit.key] = unit
-            for part in unit.parts:
-                self._join(unit, part)
-        elif unit.handed_on:
-            self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
-        else:
-            unit.early.append((data, held, size))
-            is_full = len(unit.early) >= _MOST_EARLY
-            unit.is_unit = unit.is_unit or is_full
-            if is_full or (unit.is_unit and unit.around is None):
-                self._hand_on_early(unit, now_ns)
-        if unit.root_ended is not None and unit.settled and not unit.open:
-            self._finish(unit, now_ns)
-
-    def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
-        """Return a span in GenAI names, without attributes if no normalizer claims it."""
-        data = span_data(span)
-        try:
-            translated = self.logs.translated(data, self._translator)
-        except Exception as error:  # noqa: BLE001  (the application's span is passed on in any case)
-            log_internal_error("read a span", error)
-            translated, unit.broken, unit.is_unit = None, True, True
-        if translated is None:
-            return replace(data, attributes={}, events=(), unread=unit.unread)
-        unit.is_unit = unit.is_unit or role_of_operation(translated.operation) in _UNIT_ROLES
-        if data.span_id != unit.key.span_id or not (unit.session or unit.unread):
-            return translated
-        return replace(translated, conversation_id=unit.session, unread=unit.unread)
-
-    def _join(self, unit: FollowedUnit, part: FollowedUnit) -> None:
-        """Add the spans of a unit to a unit with a root that was recognised later, unless they were handed on already."""
-        if part.done or part.handed_on or part.root_ended is None:
-            return
-        self.closing.pop(part.key, None)
-        unit.early += [*part.early, part.root_ended]
-        unit.held.update(part.held)
-        unit.is_unit = unit.is_unit or part.is_unit
-        unit.broken = unit.broken or part.broken
-        part.done, part.early, part.root_ended, part.root = True, [], None, None
-
-    def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
-        unit.handed_on = True
-        if unit.shared:
-            self._port.metrics_shared(unit.key, unit.shared)
-        if unit.role is RootRole.ROOT:
-            self._port.unit_opened(unit.key, now_ns)
-        early, unit.early = unit.early, []
-        for data, held, size in early:
-            self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
-
-    def _finish_as_it_is(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Finish a unit without an ended root, or with a root that was passed on unread."""
-        if not unit.done:
-            root = span_data(unit.root)
-            root = replace(root, end_ns=max(time_ns(), root.start_ns), attributes={}, events=())
-            unit.is_unit, unit.own, unit.role, unit.root_ended = True, True, RootRole.ROOT, (root, None, 0)
-            self._finish(unit, now_ns)
-
-    def _finish(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Hand on a unit with an ended root, or count or release it."""
-        assert unit.root_ended is not None
-        unit.settled = True
-        if not unit.own and not unit.handed_on:
-            self._exclude(unit)
-            return
-        data, held, size = unit.root_ended
-        self.closing.pop(unit.key, None)
-        unit.done, unit.facts = True, None
-        if not unit.is_unit:  # an agent is built, texts are embedded: the spans are passed on, uncounted
-            self._release(unit)
-            return
-        unit.held = {data.span_id: held}  # another processor may pass it on later
-        if not unit.handed_on:
-            self._hand_on_early(unit, now_ns)
-        if unit.broken:
-            self._port.events_lost(unit.key, now_ns)
-        self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
-        unit.early, unit.root_ended, unit.root = [], None, None
-        unit.open.clear()
-
-    def _exclude(self, unit: FollowedUnit) -> None:
-        """Count a unit that could only be scored with a root above it, which never appeared."""
-        facts, unit.facts = unit.facts, None
-        assert unit.root_ended is not None
-        spans = tuple(data for data, _, _ in (*unit.early, unit.root_ended))
-        if facts is not None:
-            for part in split(Unit(unit.key, spans)):
-                self._port.unit_excluded(facts_of(part.key, facts))
-        self._release(unit)
-
-    def _release(self, unit: FollowedUnit) -> None:
-        """Pass on the spans of a unit unchanged."""
-        self.closing.pop(unit.key, None)
-        unit.done = True
-        ended = [*unit.early, *([] if unit.root_ended is None else [unit.root_ended])]
-        for _, pending, _ in ended:
-            if pending is not None:
-                pending.end()
-        unit.early, unit.root_ended, unit.root = [], None, None
-        unit.held = dict.fromkeys(unit.held)
-        unit.open.clear()

@@ -74,7 +74,7 @@ class ScoringSpanProcessor(SpanProcessor):
     def _on_ending(self, span: Span) -> None:
         """Forward the SDK's hook for ending spans, which exists from 1.40 on."""
         if self._processor is not None:
-            getattr(self._processor, "_on_ending", _nothing)(span)
+            getattr(self._processor, "_on_ending", lambda _: None)(span)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Accept a span, or pass it on immediately. Does not block."""
@@ -118,7 +118,3 @@ class ScoringSpanProcessor(SpanProcessor):
                 " evaluation spans. Pass it the provider's only exporter, or none",
             )
             return
-
-
-def _nothing(span: Any) -> None:
-    """Do nothing, like an SDK before 1.40."""

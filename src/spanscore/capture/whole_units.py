@@ -1,26 +1,33 @@
-"""The receiver of ``submit()``, which turns samples into units, and a base class of receivers of whole units."""
+"""The receivers of whole units: the samples of ``submit()``, and the stored units of ``spanscore replay``."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from time import time_ns
-from typing import NamedTuple
 
 from opentelemetry.trace import Span, Tracer, get_current_span
 
 from spanscore import semconv
 from spanscore.capture.intake import Intake
 from spanscore.core import context
+from spanscore.core.job import Decision, ReplayState
 from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.spans import LiveSpan
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.sizes import size_bytes_of
-from spanscore.protocols import PendingSpan
+from spanscore.protocols import Metric, PendingSpan
 
-# --- when read ------------------------------------------------------------------------------------------------------
+_NAME = "sample"
+_ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
+_LASTS_NS = 1_000
+"""Duration of a sample's own span, in nanoseconds, because a trace store treats a zero-length span as a clock error."""
+_SPAN_BYTES = 1_000
+_CLAIMS = 4_096
+"""Number of remembered spans that carry a sample."""
 
 
 class ImmediateReceiver:
@@ -52,22 +59,8 @@ class ImmediateReceiver:
         self._closed = True
 
 
-# --- submitted ------------------------------------------------------------------------------------------------------
-
-_NAME = "sample"
-_ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
-_LASTS_NS = 1_000
-"""Duration of a sample's own span, in nanoseconds, because a trace store treats a zero-length span as a clock error."""
-_SPAN_BYTES = 1_000
-_CLAIMS = 4_096
-"""Number of remembered spans that carry a sample."""
-
-
-class _Submission(NamedTuple):
-    unit: Unit
-    samples: Samples
-    pending: PendingSpan | None
-    sampled: bool
+_Submission = tuple[Unit, Samples, PendingSpan | None, bool]
+"""A unit with its samples, its pending span, and whether it is scored at the sampling rate only."""
 
 
 class SubmittedSamples(ImmediateReceiver):
@@ -108,12 +101,9 @@ class SubmittedSamples(ImmediateReceiver):
         if session is not None and self._turns is not None:
             self._turns.record_start(session, unit.spans[0].start_ns)
         self._submitted += 1
-        submission = _Submission(unit, samples, pending, sampled)
-        self._event_queue.put(self, submission, size_bytes_of(unit, samples), never_drop=True)
+        self._event_queue.put(self, (unit, samples, pending, sampled), size_bytes_of(unit, samples), never_drop=True)
         self._event_queue.nudge()
         return f"{ids.trace_id:032x}"
-
-    # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: _Submission, now_ns: int) -> None:
         """Hand on one sample."""
@@ -159,3 +149,59 @@ def _unit_of(span: Span, end_ns: int, session: str | None) -> Unit:
         conversation_id=session,
     )
     return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))
+
+
+@dataclass(eq=False, repr=False)
+class StoredUnits(ImmediateReceiver):
+    """Hands on complete units that were read from a store. Their spans were exported long ago.
+
+    Attributes:
+        intake: the first parts.
+        open_units: function that returns the number of units in scoring.
+        ready: called with each unit; the first call chooses providers and starts the span thread.
+        replayed: function that returns the progress of the replay; None without a replay.
+        units: number of accepted units; each revision counts.
+    """
+
+    intake: InitVar[Intake]
+    _: KW_ONLY
+    metrics: Sequence[Metric]
+    open_units: Callable[[], int]
+    ready: Callable[[], None]
+    replayed: Callable[[], ReplayState] | None = None
+
+    def __post_init__(self, intake: Intake) -> None:
+        self.connect(intake)
+
+    def connect(self, intake: Intake) -> None:
+        """Use these parts from now on, and count from zero."""
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
+        self.units = self._read = 0
+
+    @property
+    def under_way(self) -> int:
+        """Number of accepted units that are not settled. The replay waits while there are many."""
+        return self.units - self._read + self.open_units()
+
+    def decisions(self, unit: Unit) -> Mapping[str, Decision]:
+        """Return the sampling decision of each metric on a unit. A rule on a missing score counts as matching."""
+        facts = unit.facts()
+        return {metric.name: self._sampler.decide(facts, metric.name) for metric in self.metrics}
+
+    def put(self, unit: Unit) -> None:
+        """Accept a unit. Thread-safe; only the first call may block."""
+        if self._closed:
+            return
+        self.ready()
+        self.units += 1
+        self._event_queue.put(self, unit, never_drop=True)
+        self._event_queue.nudge()
+
+    def handle(self, event: Unit, now_ns: int) -> None:
+        """Hand on one unit."""
+        self._port.unit_complete(event, {}, now_ns, lost=Outcome.INCOMPLETE)
+        self._read += 1
+
+    def unread_count(self) -> int:
+        """Return the number of units that were never read. Thread-safe."""
+        return self.units - self._read
