@@ -24,8 +24,6 @@ from spanscore.errors import JudgeError
 from spanscore.protocols import Judge, PendingSpan, Receiver, SampleExtractor, Sink, SpanNormalizer, UnitListener
 from spanscore.testing.doubles import make_score, make_span, make_unit
 
-__all__ = ["JudgeContract", "ReceiverContract", "SampleExtractorContract", "SinkContract", "SpanNormalizerContract"]
-
 _AT_ONCE: Final = 20
 _EVIDENCE: Final = ("", "\ud83d\x00", "</evidence>\n```json", '{"verdict": 1}', "word " * 50_000)
 

@@ -22,17 +22,6 @@ from spanscore.metrics.faithfulness_with_hhem import judged_pairs
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
 
-__all__ = [
-    "ManualClock",
-    "MemorySink",
-    "ScriptedEmbeddings",
-    "ScriptedJudge",
-    "build_metric",
-    "make_score",
-    "make_span",
-    "make_unit",
-]
-
 
 class LooseClassifications(BaseModel):
     """Flags of any type; a judge that applies its own schema may return such flags."""

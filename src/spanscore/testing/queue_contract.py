@@ -13,8 +13,6 @@ from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.testing.doubles import make_score, make_span, make_unit
 
-__all__ = ["DurableQueueContract", "QueueContract"]
-
 _HUGE = 1 << 40
 """Size in bytes that exceeds every queue's limit."""
 

@@ -23,8 +23,6 @@ from pydantic import Field, PrivateAttr
 
 from spanscore.judges.lexical.words import sentences, words
 
-__all__ = ["QUESTION", "Handbook", "OfflineModel", "documents", "handbook_chain", "memory"]
-
 _TITLE = re.compile(r"^# .*\n+")
 
 

@@ -43,21 +43,6 @@ from spanscore.testing.demo.application import Handbook, OfflineModel, handbook_
 from spanscore.testing.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
 from spanscore.wiring.status import Status
 
-__all__ = [
-    "LEAST_REQUESTS",
-    "MINUTES",
-    "SERVICE",
-    "STRETCHES",
-    "Demo",
-    "DemoOptions",
-    "Played",
-    "Request",
-    "Stretch",
-    "Tally",
-    "requests",
-    "spread",
-]
-
 Stretch = Literal["before", "during", "after"]
 STRETCHES: tuple[Stretch, ...] = ("before", "during", "after")
 LEAST_REQUESTS = 12

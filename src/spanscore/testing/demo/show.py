@@ -31,8 +31,6 @@ from spanscore.report.rows import as_low, unit_name
 from spanscore.report.spans import Spans
 from spanscore.testing.demo.run import MINUTES, STRETCHES, Played
 
-__all__ = ["Drop", "Mean", "Results", "Trace", "documents", "overview", "results", "summary", "svg"]
-
 # The demo has three stretches: before, during and after its retrieval is broken. Like the report, this module reads only
 # exported spans, so the results of a written file are the same.
 
