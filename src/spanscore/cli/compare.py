@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,16 +18,26 @@ from spanscore import semconv
 from spanscore.cli._config_report import valid
 from spanscore.cli._options import OnlyJob, OnlyMetrics
 from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import TextTable, names_listed, parse_duration, printable
+from spanscore.core.span import Unit
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.estimates import Moments, mean
+from spanscore.monitoring.estimates import Moments, mean, moments
 from spanscore.monitoring.prometheus_api import PrometheusApi, read_history
-from spanscore.monitoring.releases import LEAST_BLOCKS, ReleaseComparison, ReleasePair, ReleaseVerdict, compared
+from spanscore.monitoring.releases import (
+    LEAST_BLOCKS,
+    ReleaseComparison,
+    ReleasePair,
+    ReleaseScores,
+    ReleaseVerdict,
+    Steps,
+    compared,
+)
+from spanscore.outputs.aggregates import UNKNOWN, ComparedValues
 from spanscore.protocols import Metric
-from spanscore.report.releases import release_pair, release_scores, rows_by_value
-from spanscore.report.rows import ReportRow
-from spanscore.report.spans import Spans
+from spanscore.report.rows import ReportRow, by_metric, name_within
+from spanscore.report.spans import Spans, lost_units
 from spanscore.stored.trace_stores import time_of
 
 _WORSE, _TOO_LITTLE = 1, 3
@@ -198,23 +208,96 @@ def _read_spans(files: Sequence[str], config: Path, by: str, control: str, candi
         names = [Path(file).stem for file in files]
         names = names if len({*names}) > 1 else [*files]
         a, b = (
-            release_scores(printable(name), _require_rows(spans.rows(), file))
+            _release_scores(printable(name), _require_rows(spans.rows(), file))
             for name, spans, file in zip(names, read, files, strict=True)
         )
-        return release_pair(a, b)
+        return _release_pair(a, b)
     if not by:
         raise ConfigurationError(
             f"{config} has no compare; write compare: {{by: service.version}}. --control and --candidate are values "
             "of that attribute of the resource: OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
         )
-    rows = [row for spans in read for row in _require_rows(spans.rows(), ", ".join(files))]
-    values = rows_by_value(read, by)
+    rows = [(spans, row) for spans in read for row in _require_rows(spans.rows(), ", ".join(files))]
+    values = _rows_by_value(rows, by)
     for option, name in (("--control", control), ("--candidate", candidate)):
         if name not in values:
             raise ConfigurationError(
                 f"{option} {name}: none of the {len(rows):,} evaluations has this {by}; there are {_list_names(values)}"
             )
-    return release_pair(*(release_scores(name, values[name]) for name in (control, candidate)))
+    return _release_pair(*(_release_scores(name, values[name]) for name in (control, candidate)))
+
+
+def _rows_by_value(rows: Iterable[tuple[Spans, ReportRow]], by: str) -> dict[str, list[ReportRow]]:
+    """Return compared value → its rows. Each row comes with the spans of its file; ``by`` is as in ``Compare.by``."""
+    values, by_value = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
+    for spans, row in rows:
+        value = (
+            row.evaluator_version or UNKNOWN
+            if by == semconv.EVALUATOR_VERSION
+            else safe_text(values.of_unit(_unit_of(spans, row)))
+        )
+        by_value.setdefault(value, []).append(row)
+    return by_value
+
+
+def _release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
+    """Return the scores of a release, per minute; rows without a time are left out.
+
+    Rows without an evaluator version are grouped under the empty string.
+    """
+    of_metric = by_metric(rows)
+    fallback = {metric: name_within(metric, semconv.SOURCE_FALLBACK) for metric in of_metric}
+    own = of_metric.keys() - {*fallback.values()}  # a fallback's scores count as lost, because another judge made them
+    return ReleaseScores(
+        name,
+        scored={metric: _by_evaluator_version(of_metric[metric]) for metric in own},
+        lost={metric: _sum_lost(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
+    )
+
+
+def _release_pair(a: ReleaseScores, b: ReleaseScores) -> ReleasePair:
+    """Return two releases with a common end, in seconds since the epoch: the end of the minute with the last score of both."""
+    ends = [side.span_s[1] + 60 for side in (a, b) if side.span_s]
+    return ReleasePair(a, b, max(ends, default=0))
+
+
+def _by_evaluator_version(rows: Sequence[ReportRow]) -> dict[str, Steps]:
+    by_evaluator_version: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    for row in rows:
+        if row.quality is not None and row.time_ns is not None:
+            minutes = by_evaluator_version.setdefault(row.evaluator_version or "", {})
+            probability = 1.0 / row.weight
+            minutes.setdefault(_minute(row.time_ns), []).append((row.quality, probability))
+    return {
+        evaluator_version: {start: moments(values) for start, values in minutes.items()}
+        for evaluator_version, minutes in by_evaluator_version.items()
+    }
+
+
+def _sum_lost(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Steps:
+    by_minute: dict[int, list[float]] = {}
+    for row, probability in lost_units(rows, fallback):
+        if row.time_ns is not None:
+            by_minute.setdefault(_minute(row.time_ns), []).append(probability)
+    return {start: moments((), values) for start, values in by_minute.items()}
+
+
+def _minute(time_ns: int) -> int:
+    """Return the start of a minute, in seconds since the epoch."""
+    return time_ns // 60_000_000_000 * 60
+
+
+def _unit_of(spans: Spans, row: ReportRow) -> Unit:
+    """Return the unit of a row. If the file has only evaluation spans, the unit has their resource and model."""
+    key, spans_of_unit = spans.unit(row.unit)
+    if spans_of_unit:
+        return Unit(key, spans_of_unit)
+    evaluation = next(iter(spans.evaluations.get(key, {}).values()), None)
+    if evaluation is None:
+        return Unit(key, ())
+    model = evaluation.attributes.get(semconv.SCORED_REQUEST_MODEL)
+    attributes = {**evaluation.without_content().attributes, semconv.REQUEST_MODEL: model}
+    return Unit(key, (replace(evaluation, span_id=key.span_id, attributes=attributes),))
 
 
 def _is_duration(text: str) -> bool:
