@@ -24,9 +24,10 @@ from rich.progress import (
 from rich.text import Text
 
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
-from spanscore.cli._config_report import ConfigReport, valid
+from spanscore.cli._config_report import valid
 from spanscore.cli._judge_topics import judge_problems, named_problems
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
+from spanscore.cli._topics import ConfigReport
 from spanscore.config.judging import JurySettings
 from spanscore.config.reading import SecretMask
 from spanscore.config.tree import Configuration, ScorerSettings

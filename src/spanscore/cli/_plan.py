@@ -8,7 +8,6 @@ from itertools import chain
 from math import ceil, inf
 from typing import Any
 
-from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
     CostPlan,
     DayPlan,
@@ -21,7 +20,7 @@ from spanscore.cli._cost_plan import (
     judge_line,
     shadow_costs_of,
 )
-from spanscore.cli._topics import rule_lines
+from spanscore.cli._topics import ConfigReport, rule_lines
 from spanscore.config.credentials import without_credentials
 from spanscore.config.monitoring import AlertSettings
 from spanscore.config.tree import Configuration, ScorerSettings

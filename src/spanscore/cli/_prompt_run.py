@@ -10,10 +10,10 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._evaluate_run import INCOMPLETE, PausedAccounts, named_clocks
 from spanscore.cli._judge_topics import named_problems
 from spanscore.cli._options import INTERRUPTED
+from spanscore.cli._topics import ConfigReport
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import did_you_mean, format_usd
 from spanscore.core.terminal import Terminal

@@ -16,9 +16,10 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
-from spanscore.cli._config_report import ConfigReport, valid
+from spanscore.cli._config_report import valid
 from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in
 from spanscore.cli._options import budget_spent, refuse_overwriting, refuse_unwritable
+from spanscore.cli._topics import ConfigReport
 from spanscore.config.collect import CaseCondition, condition_of
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
