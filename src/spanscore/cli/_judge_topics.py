@@ -112,7 +112,10 @@ def _juries(report: ConfigReport) -> Topic:
             continue
         place = f"metrics.{name}.{JUDGES}"
         members = [*jury.judges, *([] if jury.then is None else [jury.then])]
-        problems = [problem for each in members for problem in _juror_problems(settings, each, place)]
+        problems = list[ConfigurationError]()
+        for each in members:
+            make = partial(asked_judge, settings, each, place)
+            problems += named_problems(place, each.model, make, own_key=each.has_own_key)
         yield from problems or refusal_of(partial(jury_of, settings, name, jury))
         for each in members:
             yield from _find_unpriced(settings, each, "judge.budget")
@@ -132,11 +135,6 @@ def _shadows(report: ConfigReport) -> Topic:
         paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
         second = f"{name} has a second judge, {shadow.model}"
         yield f"{second}, called for each unit that it scores: that costs more, from {paid}"
-
-
-def _juror_problems(settings: Configuration, juror: ChatModelSettings, place: str) -> Iterator[ConfigurationError]:
-    make = partial(asked_judge, settings, juror, place)
-    return named_problems(place, juror.model, make, own_key=juror.has_own_key)
 
 
 def _asks(name: str, parameters: Mapping[str, Any]) -> bool:

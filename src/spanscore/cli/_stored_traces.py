@@ -38,7 +38,7 @@ from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase, FoundScore
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
-from spanscore.protocols import Metric, Redactor
+from spanscore.protocols import Metric, Redactor, Sink
 from spanscore.report import write
 from spanscore.samples.redaction import redacted
 from spanscore.scorer import receivers_of
@@ -378,16 +378,10 @@ class ReplayRun:
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # calls no judge, and needs no API key
             return replay_scorer(self.config, metrics=report.unit_metrics)
-        if journal is None:
-            return replay_scorer(self.config, emits=self.emit, sinks=[tally], under_way=self._most_under_way)
-        answers = journal.path.with_name(f"{journal.path.name}.answers")
-        return replay_scorer(
-            self.config,
-            emits=self.emit,
-            answers=answers,
-            sinks=[tally, journal.sink],
-            under_way=self._most_under_way,
-        )
+        answers = None if journal is None else journal.path.with_name(f"{journal.path.name}.answers")
+        sinks: list[Sink] = [tally, *([] if journal is None else [journal.sink])]
+        under_way = self._most_under_way
+        return replay_scorer(self.config, emits=self.emit, answers=answers, sinks=sinks, under_way=under_way)
 
     def _run_replay(self, replay: Replay, made: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
         """Run the replay; return whether Ctrl-C ended it, and whether all its spans were delivered."""

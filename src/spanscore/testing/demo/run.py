@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -184,11 +184,7 @@ _WAIT_S = 8.0
 """Longest wait for each signal of a backend, in seconds."""
 
 _stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
-
-
-def in_stretch(name: str) -> AbstractContextManager[None]:
-    """Mark the roots that start inside the block, as an application marks its release."""
-    return set_inside(_stretch, name)
+"""Mark of the roots that start now, as an application marks its release."""
 
 
 class Tracing:
@@ -466,7 +462,7 @@ class Demo:
 
     def _ask(self, request: Request, config: RunnableConfig) -> None:
         self._handbook.broken = request.stretch == "during"
-        with in_stretch(request.stretch):
+        with set_inside(_stretch, request.stretch):
             if request.thread is None:
                 self._chain.invoke(request.question, config)
                 return
