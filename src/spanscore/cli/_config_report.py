@@ -26,7 +26,6 @@ def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> Confi
     """Return a configuration without errors. This environment may still lack a key or a library.
 
     Args:
-        config: the configuration file.
         judge: whether the configured judge is checked; False if the command uses another judge.
         embeddings: whether the configured embeddings are checked.
 
@@ -49,10 +48,8 @@ def config_report(
     """Return a configuration with all its problems. The judge's client and the metrics are made; no server is contacted.
 
     Args:
-        config: the configuration file.
         judge: whether the topics of judges are read.
         embeddings: whether the configured embeddings are checked.
-        further: further topics to read.
 
     Raises:
         ConfigurationError: the file does not exist, or is not a YAML mapping.

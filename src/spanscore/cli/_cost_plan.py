@@ -65,12 +65,7 @@ class Sizes:
     measured: Mapping[str, Cost] = field(default_factory=dict)
 
     def cost_of(self, name: str, metric: str, parameters: Mapping[str, Any]) -> Cost:
-        """Return the cost of a score.
-
-        Args:
-            name: name of the metric.
-            metric: registry entry of the metric.
-            parameters: parameters of the metric.
+        """Return the cost of a score of a metric; ``metric`` is its registry entry.
 
         Raises:
             ConfigurationError: the cost is not measured, and the offline judge cannot answer the metric's questions.
@@ -81,10 +76,7 @@ class Sizes:
         return cost_of(metric, *long, **parameters)
 
     def bundle_cost_of(self, metrics: Sequence[tuple[str, Mapping[str, Any]]]) -> Cost:
-        """Return the cost of a score of one of the metrics that share a question.
-
-        Args:
-            metrics: registry entry and parameters of each of them.
+        """Return the cost of a score of one of the metrics that share a question, by their registry entries and parameters.
 
         Raises:
             ConfigurationError: a metric cannot be made.
@@ -103,7 +95,6 @@ def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]
 
     Args:
         file: OTLP-JSON lines; ``-`` = standard input.
-        metrics: names of the metrics to look for.
 
     Raises:
         ConfigurationError: the file cannot be read, or no score of these metrics has its judge's tokens.
@@ -237,9 +228,6 @@ class CostPlan:
     """The cost of one score of a metric.
 
     Attributes:
-        calls: judge calls.
-        input_tokens: tokens that the judge reads.
-        output_tokens: tokens that the judge writes.
         usd: US dollars; None if the judge's model has no price.
         batch_usd: US dollars of a score by batches; None if the model has no price, or its provider has no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
@@ -441,7 +429,6 @@ def money_line(
     """Return a sentence with the cost of a day, if traffic is stated, and of 1,000 units with all their scores.
 
     Args:
-        metrics: names of the metrics.
         costs: cost of one score, including those of second judges.
         days: costs of a day of metrics and second judges; empty if no traffic is stated.
         requests: units a day; None if no traffic is stated.
@@ -531,7 +518,6 @@ def _plan_cost(
         cost: of one juror; of all together if it was measured.
         prices: USD of the cost for each juror; None = the model has no price.
         by_batch: USD of the cost for each juror by batches; None = the model has no price, or its provider no batches.
-        is_measured: whether the cost was measured.
     """
     times = 1 if is_measured else len(prices)
     usd, batch_usd = _sum_known(prices), _sum_known(by_batch)

@@ -221,7 +221,6 @@ class ScoreRun:
         concurrency: samples that are scored at the same time; None = 32, or 10,000 with ``batch``.
         batch: whether the judge is called by its provider's batch endpoint.
         timeout: seconds for one metric on one sample; 0 = the timeout of ``config``, otherwise the scorer's default.
-        gate: options of the quality gate.
     """
 
     file: str

@@ -206,8 +206,6 @@ class LabelSummary:
 
     Attributes:
         metric: metric of the judge; empty = no judge.
-        scale: scale of the metric.
-        draw: the drawn cases.
         frame: the judged cases, drawn or not.
         target: wanted half width of the interval of the corrected pass rate.
     """

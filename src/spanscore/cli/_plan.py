@@ -105,7 +105,6 @@ class AlertPlan:
 
     Attributes:
         metric: name of the metric; for inner units with the units, such as ``context_relevance (retriever)``.
-        volume: number of scores that a window needs.
         baseline: the normal mean, as a number or in words; None = drops are not watched.
         share_of: the category whose share is watched: ``baseline`` is its normal share, ``min_drop`` the smallest rise that
             matters, ``threshold`` the highest acceptable share. None = the quality is watched.
@@ -172,13 +171,7 @@ _OWN_FIELDS = ("sessions", "judge_check", "serve", "worker")
 
 
 def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes) -> ConfigPlan:
-    """Return the plan of a configuration without errors; secrets are masked.
-
-    Args:
-        report: the configuration.
-        traffic: expected requests; None = unknown.
-        sizes: sizes of the application's samples.
-    """
+    """Return the plan of a configuration without errors; secrets are masked. ``traffic``: None = unknown."""
     settings, metrics = report.settings, report.metrics
     of_sessions = report.session_metrics
     rates = {metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics}

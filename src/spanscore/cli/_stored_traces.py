@@ -96,10 +96,7 @@ def _show_progress(
 ) -> Iterator[Callable[[], None]]:
     """Show a line of progress until the block ends; yield the function that updates it.
 
-    Args:
-        console: terminal for the line.
-        describe: returns the text of the line.
-        transient: whether the line disappears at the end, and is left out if the console is not a terminal.
+    A transient line disappears at the end, and is left out if the console is not a terminal.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     disabled = transient and not console.is_terminal
@@ -602,8 +599,6 @@ def read_stored_cases(
     """Yield the cases of a source, with redacted samples and explanations.
 
     Args:
-        trace_source: the stored traces.
-        settings: settings for reading spans.
         conditions: alternative conditions; empty = every unit matches.
         counts: counts of the units, which are updated.
         redactor: name of the redactor; empty = that of the settings.

@@ -401,7 +401,6 @@ def _read_facts(
 
     Args:
         labels: label of each line; None if the line has no such properties.
-        units: the unit of each label.
         pairs: the human's and the judge's verdict of each label.
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
@@ -538,10 +537,7 @@ def calibrate_judge(
 
     Args:
         file: file of the labels, for error messages.
-        metric: metric of the judge.
-        samples: the labels.
         verdicts: verdicts of one evaluator version.
-        scale: looks up the metric's scale.
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
     Raises:

@@ -49,11 +49,6 @@ def in_processes(number: int, work: Work, say: Say) -> int:
     A process that crashes or is killed is restarted, and its units are read again by some process. A process that ends within
     ten seconds of its start, or with an exit code that requires a person, ends all processes.
 
-    Args:
-        number: number of processes.
-        work: function that each process runs.
-        say: prints a line.
-
     Returns:
         The exit code: 0 if each process ended with 0, otherwise the first other code.
     """

@@ -32,7 +32,6 @@ class WholeScore:
     """A score of a whole conversation by one metric.
 
     Attributes:
-        row: the score.
         turns: number of turns that were judged; 0 = not known.
         end: the way in which the conversation ended, as ``SessionEnd``.
         provisional: whether the conversation went on, so that the score is in no mean.
@@ -49,7 +48,6 @@ class Conversation:
     """The turns and scores of one conversation.
 
     Attributes:
-        id: id of the conversation.
         turns: root spans of its units in the order of time; empty if the file has none.
         scores: scores of the whole conversation, final scores before provisional scores.
     """

@@ -21,7 +21,6 @@ class PersonAnnotation:
     """A label that a person gave to a unit.
 
     Attributes:
-        name: name of the label.
         value: value as it was given: a word of the label's scale, or a figure.
         quality: [0, 1], 1 is good; None = its scale is not known.
         annotator: name of the person, or ``human``.
@@ -163,11 +162,8 @@ class SpanNode:
     """One span of a tree.
 
     Attributes:
-        name: name of the span.
         depth: 0 for the unit's root.
         after_ms: milliseconds from the root's start to the start of the span.
-        took_ms: duration in milliseconds.
-        status: status of the span.
     """
 
     name: str
@@ -204,7 +200,6 @@ class ReportUnits(NamedTuple):
     Attributes:
         rows: rows of each unit, including scores that feedback started.
         human_labels: human labels of each unit, in the order of time.
-        excerpt: returns the excerpt of a unit.
     """
 
     rows: Mapping[str, Sequence[ReportRow]]

@@ -63,8 +63,6 @@ def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversation
     """Return the page as one HTML text.
 
     Args:
-        summary: figures of the page.
-        units: rows, labels and excerpts of the units.
         title: name of the scored application, shown next to the finding.
         conversations: conversations in any order.
 

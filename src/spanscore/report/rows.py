@@ -33,15 +33,11 @@ class ReportRow:
         reason: detail of an outcome other than ``scored``; low cardinality.
         explanation: the judge's words; may quote the sample.
         probability: probability with which this (unit × metric) was sampled, (0, 1]; None = it was not sampled.
-        kind: kind of the metric's scale.
         range: lowest and highest value; None = open or not known.
         categories: words of a categorical scale; empty for other kinds.
-        direction: direction of the metric's scale.
         pass_at: lowest quality that passes; None = not known.
         evaluator_version: metric version, judge and votes; None = not known.
         judge_model: model of the judge; None = the metric has no judge.
-        input_tokens: tokens that the judge read.
-        output_tokens: tokens that the judge wrote.
         cost_usd: price in US dollars; None = not known.
         name: name of the unit's root, for people.
         trace_id: 32 hex digits; None = the unit has no trace.
@@ -150,7 +146,6 @@ class WorstUnit:
     """A unit that fails a metric.
 
     Attributes:
-        unit: name of the unit.
         quality: lowest of its qualities.
         rows: rows of all metrics on it.
         fell: whether it lies in the bad stretch of a metric that it fails.

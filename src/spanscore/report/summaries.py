@@ -180,7 +180,6 @@ class Unscored:
     Attributes:
         outcome: one of ``Outcome``, ``pending``, or several joined by " or ".
         reason: detail of the outcome: an error's type, a field; empty = not known.
-        units: number of units.
         latest: trace id of the latest unit, or the unit's name if it has no trace.
     """
 
@@ -212,7 +211,6 @@ class FunnelStep:
     """One step of the funnel.
 
     Attributes:
-        name: state of the evaluations that reached this step.
         left: number of evaluations that reached this step.
         lost: outcome → number of evaluations that ended just before this step.
     """
@@ -317,8 +315,6 @@ class MetricSummary:
         metric: name of the metric; empty = units with an outcome of an unknown metric.
         on_quality: whether means and buckets are on the quality scale (0…1, 1 is good); otherwise they are on the metric's own,
             open scale.
-        kind: kind of the metric's scale.
-        direction: direction of the metric's scale.
         range: ends of the metric's scale; None = open.
         mean: mean of all scores; None = there is no score.
         low: lower end of its 95 % interval; None as in a ``Bucket``.
@@ -510,10 +506,8 @@ def _summarize_metric(
 
     Args:
         of_metric: metric → its rows.
-        name: name of the metric.
         edges: borders of the buckets.
         judges: metric → a line on each second judge.
-        calibrations: metric → calibration of its judge.
     """
     rows, fallback = of_metric[name], of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), ())
     scored = [row for row in rows if row.value is not None]

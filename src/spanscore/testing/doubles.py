@@ -138,7 +138,6 @@ class ScriptedJudge:
         model: name of the model.
 
     Attributes:
-        model: name of the model.
         calls: prompts of all questions in order, including those without an answer.
     """
 

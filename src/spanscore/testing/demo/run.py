@@ -96,8 +96,6 @@ class Request:
 
     Attributes:
         number: position, from 1.
-        stretch: part of the demo.
-        question: text of the question.
         thread: id of the conversation with the agent; None for a run of the chain.
     """
 
@@ -335,7 +333,6 @@ class Tally:
 
     Attributes:
         asked: number of requests so far.
-        stretch: part of the present request.
         scored: number of scores with a value so far.
         failing: number of scores that do not pass.
     """
@@ -359,11 +356,9 @@ class Played:
     """The results of a demo.
 
     Attributes:
-        options: options of the demo.
         asked: number of requests; fewer than planned after an interruption.
         interrupted: whether Ctrl-C ended it.
         spans: all exported spans in the order of their ends; without ``seconds`` their times are moved.
-        status: status of the scorer.
         model: name of the model that answered and judged, for people.
         deliveries: signal → result of the last export to the backend; empty without a backend.
         undelivered: signals that are incomplete in the backend.
@@ -385,9 +380,6 @@ class Demo:
     Raises:
         ConfigurationError: an option is invalid; the message names it.
         MissingExtraError: langchain, or the library of the model, is not installed.
-
-    Attributes:
-        scorer: scorer of the application.
     """
 
     def __init__(self, options: DemoOptions) -> None:

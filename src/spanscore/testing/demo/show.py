@@ -42,8 +42,6 @@ class Trace:
         number: position in time, from 1.
         trace_id: trace id, 32 hex digits.
         stretch: ``before``, ``during`` or ``after`` the broken retrieval; empty if the root has no stretch.
-        question: text of the question.
-        answer: text of the answer.
         found: names of the retrieved documents.
         spans: spans of the application, root first, in start order.
         evaluations: one row per evaluation span, by metric.
