@@ -17,7 +17,7 @@ from spanscore.core.span import SpanData
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.monitoring.calibration import SavedCalibration
-from spanscore.monitoring.estimates import WORTH_TELLING, MeanInterval
+from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
@@ -118,7 +118,9 @@ def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None
     }
     metrics = sorted({metric for rows in scored.values() for metric in rows})
     human_labels = units.human_labels
-    order = sorted(human_labels, key=lambda unit: (_lowest(human_labels[unit]), -human_labels[unit][-1].when_ns))
+    order = sorted(
+        human_labels, key=lambda unit: (min(map(_quality, human_labels[unit])), -human_labels[unit][-1].when_ns)
+    )
     shown = order[:MAX_LABELLED]
     return {
         "finding": f"People rated {format_count(len(units.human_labels), 'unit')}",
@@ -171,10 +173,6 @@ def _labelled_unit(
     }
 
 
-def _lowest(labels: Sequence[PersonAnnotation]) -> float:
-    return min(map(_quality, labels))
-
-
 def _quality(label: PersonAnnotation) -> float:
     return 1.0 if label.quality is None else label.quality
 
@@ -218,7 +216,10 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
         "spreads": [] if metric.shares else charts.histograms(metric),
         "shares": charts.shares(metric, summary),
         "share_keys": [(place, safe_text(word)) for place, word in enumerate(charts.drawn_categories(metric))],
-        "share_table": [_share_row(word, share) for word, share in metric.shares.items()],
+        "share_table": [
+            (safe_text(word), percent(share.mean), f"{percent(share.low)} to {percent(share.high)}")
+            for word, share in metric.shares.items()
+        ],
         "table": [_bucket(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
     }
 
@@ -227,10 +228,6 @@ def _main_figure(metric: MetricSummary) -> str:
     if metric.mean is not None:
         return say.level(metric, metric.mean)
     return say.largest_share(metric)[1] if metric.shares else "–"
-
-
-def _share_row(word: str, share: MeanInterval) -> tuple[str, str, str]:
-    return safe_text(word), percent(share.mean), f"{percent(share.low)} to {percent(share.high)}"
 
 
 def _unit_of(metric: MetricSummary) -> str:
@@ -317,11 +314,9 @@ def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:
 
 
 def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
-    came = steps[0].left
     scored = next(step.left for step in steps if step.name == "scored")
-    if not came:
-        return "No unit arrived"
-    return f"{scored:,} of {format_count(came, 'evaluation')} have a score"
+    came = steps[0].left
+    return f"{scored:,} of {format_count(came, 'evaluation')} have a score" if came else "No unit arrived"
 
 
 def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
@@ -353,14 +348,14 @@ def _open_first(
         return None
     failed = failing(first.rows)
     failed.sort(key=lambda row: fallen.index(row.metric) if row.metric in fallen else len(fallen))
-    return {"title": title, "href": href, **example, "reasons": [_reason(row, summary) for row in failed]}
-
-
-def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
-    return {
-        "metric": f"{say.readable(row.metric)} {say.format_score(row.value, None, None)}{_beside(row, summary)}",
-        "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
-    }
+    reasons = [
+        {
+            "metric": f"{say.readable(row.metric)} {say.format_score(row.value, None, None)}{_beside(row, summary)}",
+            "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
+        }
+        for row in failed
+    ]
+    return {"title": title, "href": href, **example, "reasons": reasons}
 
 
 def _beside(row: ReportRow, summary: ReportSummary) -> str:

@@ -319,7 +319,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
     held = span.attributes
     label, scale = held.get(semconv.EVALUATION_SCORE_LABEL), _scale(held)
     value = label if label in scale.categories else _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
-    quality = _finite(held.get(semconv.QUALITY))
+    quality, applies = _finite(held.get(semconv.QUALITY)), held.get(semconv.APPLICABLE)
     return ReportRow(
         unit=unit_name(key),
         metric=safe_text(name_within(metric, _source(held))),
@@ -341,7 +341,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
         left_out=_read_left_out(held, metric),
-        applies=_yes_or_no(held.get(semconv.APPLICABLE)),
+        applies=applies if isinstance(applies, bool) else None,
         **_where(key, unit or span),
     )
 
@@ -414,10 +414,6 @@ def _read_left_out(held: Mapping[str, Any], metric: str) -> float:
 
 def _label(value: Any) -> Label | None:
     return value if value in ("pass", "fail") else None
-
-
-def _yes_or_no(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _finite(value: Any) -> float | None:
