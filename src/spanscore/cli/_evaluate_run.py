@@ -248,7 +248,7 @@ class ScoreRun:
         metrics = self._metrics(configured)
         gate = self.gate.gate([metric.name for metric in metrics])
         refuse_unwritable(self.out)
-        refuse_overwriting(self.file, "--out", self.out)
+        refuse_overwriting(self.file, self.out)
         if self.report is not None:
             check_report(self.report)
         total = _count_records(self.file, gate)

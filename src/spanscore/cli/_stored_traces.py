@@ -532,7 +532,7 @@ def collect_cases(
     """
     conditions = [condition_of(text) for text in when]
     refuse_unwritable(out)
-    refuse_overwriting(source, "--out", out)
+    refuse_overwriting(source, out)
     settings = reading_settings(config)
     trace_source, counts = TraceSource.of(source, since, until), CaseCounts()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -597,18 +597,20 @@ def scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
 
     @cache
     def scale() -> Scale:
-        if config is not None:
-            named = {metric.name: metric.scale for metric in valid(config).metrics}
-        else:
-            named = {name: kind.scale for name, kind in built_ins().items() if isinstance(kind.scale, Scale)}
-        scale = named.get(metric) or named.get(own_name(metric))
-        if scale is None:
+        scale = getattr(look_up_metric(metric, config), "scale", None)
+        if not isinstance(scale, Scale):
             raise ConfigurationError(
                 f"the scale of {metric!r} is not known: add --config spanscore.yaml, or write true and false"
             )
         return scale
 
     return scale
+
+
+def look_up_metric(metric: str, config: Path | None) -> Any:
+    """Return the metric of a configuration, without one the class of a built-in metric; None if there is no such metric."""
+    metrics: Mapping[str, Any] = built_ins() if config is None else valid(config).by_name
+    return metrics.get(metric) or metrics.get(own_name(metric))
 
 
 def has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
