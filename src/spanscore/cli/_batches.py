@@ -1,4 +1,4 @@
-"""``--batch`` and ``--batch-cancel`` of ``spanscore evaluate`` and ``replay``."""
+"""Opens and cancels the batches of ``spanscore evaluate`` and ``replay``: ``--batch`` and ``--batch-cancel``."""
 
 from __future__ import annotations
 

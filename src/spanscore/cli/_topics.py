@@ -1,4 +1,4 @@
-"""The sections of ``spanscore check``. Each reads part of the configuration and yields its errors and lines of output."""
+"""The topics of ``spanscore check``. Each reads a part of a configuration and yields its errors and lines of output."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class _Processes:
                 wait([process.sentinel for process, _ in self._running.values()])
                 for place, (process, since_s) in [*self._running.items()]:
                     if process.exitcode is not None:
-                        self._ended(place, process.exitcode, monotonic() - since_s)
+                        self._handle_end(place, process.exitcode, monotonic() - since_s)
         finally:
             self._pass_on(signal.SIGTERM)  # if a process could not be started; otherwise all have ended
         return self._code
@@ -89,7 +89,7 @@ class _Processes:
         if self._ending:  # the signal came during the start
             process.terminate()
 
-    def _ended(self, place: int, code: int, lived_s: float) -> None:
+    def _handle_end(self, place: int, code: int, lived_s: float) -> None:
         del self._running[place]
         code = code if code >= 0 else _SIGNALED - code
         again = not self._ending and lived_s >= BRIEF_S and code not in _FOR_GOOD

@@ -238,7 +238,7 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
 
 
 def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: ScoreValue) -> int:
-    """Return the number of units of a metric's bad stretch that fail it with this value, to two digits."""
+    """Return the number of units in a metric's bad stretch that fail the metric with this value, compared to two digits."""
     rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
     return sum(row.value is not None and format_value(row.value) == format_value(value) for row in rows)
 

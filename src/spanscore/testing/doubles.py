@@ -74,7 +74,7 @@ def make_span(
 ) -> SpanData:
     """Return a span of the capture scope that lasts one second; it is a root unless ``parent_id`` is given."""
     number = next(_ids)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "trace_id": number,
         "span_id": number,
         "parent_id": None,
@@ -83,7 +83,7 @@ def make_span(
         "end_ns": number * 1_000 + _LASTS_NS,
         **fields,
     }
-    return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **given)
+    return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **values)
 
 
 def make_unit(root: SpanData, /, *children: SpanData) -> Unit:
@@ -96,7 +96,7 @@ def make_score(value: ScoreValue | None = 1.0, /, metric: str = "faithfulness", 
     """Return a score. A score without a value has the outcome ``no_value``, unless ``outcome`` is given."""
     scale = fields.pop("scale", UNIT_INTERVAL)
     quality = None if value is None else scale.quality(value)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "version": "1",
         "evaluator_version": "1/judge/1",
         "outcome": Outcome.NO_VALUE if value is None else Outcome.SCORED,
@@ -106,7 +106,7 @@ def make_score(value: ScoreValue | None = 1.0, /, metric: str = "faithfulness", 
         "threshold": 0,
         **fields,
     }
-    return Score(metric=metric, scale=scale, value=value, **given)
+    return Score(metric=metric, scale=scale, value=value, **values)
 
 
 class ManualClock:

@@ -142,15 +142,15 @@ def spread(spans: Sequence[ReadableSpan], requests: int, now_ns: int) -> list[Re
         now_ns: nanoseconds since the epoch. The 100 minutes end with the last full five minutes.
     """
     begin = now_ns // _FIVE_MINUTES_NS * _FIVE_MINUTES_NS - MINUTES * _MINUTE_NS
-    roots = sorted((span for span in spans if span.parent is None), key=_started)
+    roots = sorted((span for span in spans if span.parent is None), key=_start_of)
     moved = {
-        _trace_id(root): begin + number * MINUTES * _MINUTE_NS // requests - _started(root)
+        _trace_id(root): begin + number * MINUTES * _MINUTE_NS // requests - _start_of(root)
         for number, root in enumerate(roots)
     }
-    return [_moved(span, moved.get(_trace_id(span), 0)) for span in spans]
+    return [_move(span, moved.get(_trace_id(span), 0)) for span in spans]
 
 
-def _started(span: ReadableSpan) -> int:
+def _start_of(span: ReadableSpan) -> int:
     return span.start_time or 0
 
 
@@ -159,7 +159,7 @@ def _trace_id(span: ReadableSpan) -> int:
     return context.trace_id if context is not None else 0
 
 
-def _moved(span: ReadableSpan, by_ns: int) -> ReadableSpan:
+def _move(span: ReadableSpan, by_ns: int) -> ReadableSpan:
     start, end = span.start_time, span.end_time
     return ReadableSpan(
         name=span.name,
