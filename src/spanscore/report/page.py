@@ -213,7 +213,7 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
         "finding": say.metric_finding(metric, summary),
         "about": _about(metric),
         "trend": None if metric.mean is None and metric.shares else charts.trend(metric, summary),
-        "spreads": [] if metric.shares else charts.histograms(metric),
+        "spreads": {} if metric.shares else charts.histograms(metric),
         "shares": charts.shares(metric, summary),
         "share_keys": [(place, safe_text(word)) for place, word in enumerate(charts.drawn_categories(metric))],
         "share_table": [
