@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import current_process, parent_process
 from multiprocessing.connection import wait
@@ -55,13 +56,13 @@ def in_processes(number: int, work: Work, say: Say) -> int:
     return _Processes(work, say).run(number)
 
 
+@dataclass(slots=True)
 class _Processes:
-    def __init__(self, work: Work, say: Say) -> None:
-        self._work = work
-        self._say = say
-        self._running: dict[int, tuple[SpawnProcess, float]] = {}
-        self._code = 0
-        self._ending = False
+    _work: Work
+    _say: Say
+    _running: dict[int, tuple[SpawnProcess, float]] = field(default_factory=dict)
+    _code: int = 0
+    _ending: bool = False
 
     def run(self, number: int) -> int:
         signal.signal(signal.SIGTERM, self._pass_on)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import time_ns
 from typing import Any, Final
@@ -563,12 +563,12 @@ class ReceiverContract:
             receiver.tick(due_ns)
 
 
+@dataclass(slots=True)
 class _Port:
     """A ``UnitListener`` that counts the units that are handed on, and ends every span."""
 
-    def __init__(self) -> None:
-        self.opened_units: list[UnitKey] = []
-        self.handed_on: Counter[UnitKey] = Counter()
+    opened_units: list[UnitKey] = field(default_factory=list)
+    handed_on: Counter[UnitKey] = field(default_factory=Counter)
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         pass

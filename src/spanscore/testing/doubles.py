@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -109,15 +109,15 @@ def make_score(value: ScoreValue | None = 1.0, /, metric: str = "faithfulness", 
     return Score(metric=metric, scale=scale, value=value, **values)
 
 
+@dataclass(eq=False)
 class ManualClock:
     """A clock that tests move by hand. Call it to get the time in nanoseconds since the epoch.
 
-    Args:
-        now_ns: time at the start, in nanoseconds.
+    Attributes:
+        now_ns: the time, in nanoseconds.
     """
 
-    def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
-        self.now_ns = now_ns
+    now_ns: int = 1_700_000_000_000_000_000
 
     def __call__(self) -> int:
         """Return the time in nanoseconds."""
@@ -189,6 +189,7 @@ class ScriptedEmbeddings:
         return [self._vectors[text] for text in texts]
 
 
+@dataclass(eq=False)
 class MemorySink:
     """A ``Sink`` for tests: pass it to ``Outputs(sinks=[…])`` and read ``emitted`` after ``flush``.
 
@@ -197,9 +198,8 @@ class MemorySink:
         closed: whether ``shutdown`` was called.
     """
 
-    def __init__(self) -> None:
-        self.emitted: list[tuple[Unit, list[Score]]] = []
-        self.closed = False
+    emitted: list[tuple[Unit, list[Score]]] = field(default_factory=list)
+    closed: bool = False
 
     @property
     def scores(self) -> list[Score]:
