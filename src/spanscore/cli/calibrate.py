@@ -24,7 +24,6 @@ from spanscore.core.codecs.text import json_in
 from spanscore.core.printable import TextTable, format_count, names_listed, printable
 from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
-from spanscore.core.span import UnitKey
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
@@ -242,22 +241,13 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
         ConfigurationError: the file has no labels, or labels of several names.
     """
     with stored_spans(str(path)) as spans:
-        annotations = [
-            (unit, annotation) for unit, every in human_labels_of(Spans.read(spans)).items() for annotation in every
-        ]
+        labels = [(unit, label) for unit, every in human_labels_of(Spans.read(spans)).items() for label in every]
     samples = []
-    for line, (unit, annotation) in enumerate(annotations, 1):
-        if annotation.quality is not None:
-            trace, span = unit.split("/")
-            passed = annotation.quality >= UNIT_INTERVAL.pass_at
-            label = Annotation(
-                name=annotation.name,
-                value=passed,
-                annotator=annotation.annotator,
-                when_ns=annotation.when_ns,
-                unit=UnitKey(int(trace, 16), int(span, 16)),
-            )
-            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=label))
+    for line, (unit, label) in enumerate(labels, 1):
+        if label.quality is not None:
+            passed, trace = label.quality >= UNIT_INTERVAL.pass_at, unit.partition("/")[0]
+            own = replace(label, value=passed)
+            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=own))
     if not samples:
         raise ConfigurationError(f"{path} holds no labels: give a file of labels, and this one as --scores")
     return of_name(samples, name, path)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
+from spanscore.core.sample import Annotation
 from spanscore.core.span import SpanData, SpanStatus, Unit, UnitKey
 from spanscore.report import findings as say
 from spanscore.report.rows import ReportRow, unit_name
@@ -16,48 +17,32 @@ from spanscore.report.summaries import ReportSummary
 from spanscore.samples.genai import GenAIExtractor
 
 
-@dataclass(frozen=True, slots=True)
-class PersonAnnotation:
-    """A label that a person gave to a unit.
+def human_labels_of(spans: Spans) -> Mapping[str, tuple[Annotation, ...]]:
+    """Return unit name → its human labels by time: the latest label per label name and annotator.
 
-    Attributes:
-        value: value as it was given: a word of the label's scale, or a figure.
-        quality: [0, 1], 1 is good; None = its scale is not known.
-        annotator: name of the person, or ``human``.
-        comment: None = absent, or it was not exported.
-        when_ns: time of the label, nanoseconds since the epoch.
+    The value of a label is a text: a word of its scale, or a figure.
     """
-
-    name: str
-    value: str
-    quality: float | None
-    annotator: str
-    comment: str | None
-    when_ns: int
-
-
-def human_labels_of(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
-    """Return unit name → its human labels by time: the latest label per label name and annotator."""
     return {
         unit_name(key): tuple(
-            sorted((_label(*who, span) for who, span in by_person.items()), key=lambda label: label.when_ns)
+            _label(key, *who, span) for who, span in sorted(by_person.items(), key=lambda item: item[1].end_ns)
         )
         for key, by_person in spans.human_labels.items()
     }
 
 
-def _label(name: str, annotator: str, span: SpanData) -> PersonAnnotation:
+def _label(unit: UnitKey, name: str, annotator: str, span: SpanData) -> Annotation:
     attributes = span.attributes
     value = plain_number(attributes.get(semconv.EVALUATION_SCORE_VALUE))
     quality = plain_number(attributes.get(semconv.QUALITY, value))
     word, comment = attributes.get(semconv.EVALUATION_SCORE_LABEL), attributes.get(semconv.EVALUATION_EXPLANATION)
-    return PersonAnnotation(
+    return Annotation(
         name=safe_text(name),
         value=safe_text(as_text(word)) if word is not None else say.figure(value),
-        quality=None if quality is None else float(quality),
         annotator=safe_text(annotator),
         comment=None if comment is None else safe_text(as_text(comment)),
         when_ns=span.end_ns,
+        unit=unit,
+        quality=None if quality is None else float(quality),
     )
 
 
@@ -94,14 +79,14 @@ def build_score_chip(row: ReportRow) -> Chip:
     return Chip(f"{say.readable(row.metric)} {_format_score(row)}", row.label or "")
 
 
-def human_label_chip(label: PersonAnnotation) -> Chip:
+def human_label_chip(label: Annotation) -> Chip:
     """Return the chip of a human label."""
     good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
     by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
     return Chip(f"{say.readable(label.name)}: {label.value}{by}", f"{good} person".strip())
 
 
-def format_comments(labels: Sequence[PersonAnnotation]) -> list[str]:
+def format_comments(labels: Sequence[Annotation]) -> list[str]:
     """Return the comments of labels, each behind the name of its annotator if the name is known."""
     who = ("" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: " for label in labels)
     return [
@@ -203,7 +188,7 @@ class ReportUnits(NamedTuple):
     """
 
     rows: Mapping[str, Sequence[ReportRow]]
-    human_labels: Mapping[str, Sequence[PersonAnnotation]]
+    human_labels: Mapping[str, Sequence[Annotation]]
     excerpt: Callable[[str], UnitExcerpt]
 
 

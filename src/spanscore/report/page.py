@@ -12,6 +12,7 @@ from typing import Any
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import format_count, format_usd
+from spanscore.core.sample import Annotation
 from spanscore.core.score import PASS_FAIL, known_sum
 from spanscore.core.span import SpanData
 from spanscore.judges.lexical.judge import LexicalJudge
@@ -23,7 +24,6 @@ from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
 from spanscore.report.conversations import Conversation, cards, conversations
 from spanscore.report.excerpts import (
-    PersonAnnotation,
     ReportUnits,
     SpanNode,
     build_score_chip,
@@ -119,7 +119,7 @@ def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None
     metrics = sorted({metric for rows in scored.values() for metric in rows})
     human_labels = units.human_labels
     order = sorted(
-        human_labels, key=lambda unit: (min(map(_quality, human_labels[unit])), -human_labels[unit][-1].when_ns)
+        human_labels, key=lambda unit: (min(map(_quality, human_labels[unit])), -(human_labels[unit][-1].when_ns or 0))
     )
     shown = order[:MAX_LABELLED]
     return {
@@ -134,14 +134,14 @@ def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None
 
 
 def _label_rows(
-    labels: Mapping[str, Sequence[PersonAnnotation]],
+    labels: Mapping[str, Sequence[Annotation]],
     scored: Mapping[str, Mapping[str, ReportRow]],
     metrics: Sequence[str],
 ) -> Iterator[list[str]]:
     labelled = [(label, unit) for unit, own in labels.items() for label in own]
     units_of: dict[tuple[str, str], set[str]] = {}
-    for label, unit in sorted(labelled, key=lambda pair: (pair[0].name, _quality(pair[0]), pair[0].value)):
-        units_of.setdefault((label.name, label.value), set()).add(unit)
+    for label, unit in sorted(labelled, key=lambda pair: (pair[0].name, _quality(pair[0]), str(pair[0].value))):
+        units_of.setdefault((label.name, str(label.value)), set()).add(unit)
     for (name, value), units in units_of.items():
         means = list[str]()
         for metric in metrics:
@@ -173,7 +173,7 @@ def _labelled_unit(
     }
 
 
-def _quality(label: PersonAnnotation) -> float:
+def _quality(label: Annotation) -> float:
     return 1.0 if label.quality is None else label.quality
 
 
