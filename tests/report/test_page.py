@@ -405,7 +405,7 @@ def test_tree_that_bites_its_tail_is_drawn_once() -> None:
 
     excerpt = excerpt_of_spans(spans.rows()[0].unit, spans)
 
-    assert [(branch.name, branch.depth) for branch in excerpt.branches] == [
+    assert [(span.name, depth) for span, depth in excerpt.branches] == [
         ("invoke_workflow guide", 0),
         ("9071", 1),
         ("9072", 2),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
 from spanscore.core.sample import Annotation
-from spanscore.core.span import SpanData, SpanStatus, Unit, UnitKey
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.report import findings as say
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
@@ -139,23 +139,6 @@ def _format_score(row: ReportRow) -> str:
 MAX_BRANCHES = 200
 MAX_DEPTH = 12
 """Largest drawn depth. Deeper spans are drawn at this depth, because the page has no space to the right."""
-_NS_PER_MS = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class SpanNode:
-    """One span of a tree.
-
-    Attributes:
-        depth: 0 for the unit's root.
-        after_ms: milliseconds from the root's start to the start of the span.
-    """
-
-    name: str
-    depth: int
-    after_ms: float
-    took_ms: float
-    status: SpanStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +150,7 @@ class UnitExcerpt:
         answer: None = absent, or it was not captured.
         contexts: None = nothing was retrieved or captured; empty = the retrieval found nothing.
         captured: whether the spans have any content.
-        branches: spans in the order in which they are drawn; empty without a trace.
+        branches: spans and their depths, 0 for the root, in the order in which they are drawn; empty without a trace.
         left_out: number of spans that are not drawn.
     """
 
@@ -175,7 +158,7 @@ class UnitExcerpt:
     answer: str | None = None
     contexts: tuple[str, ...] | None = None
     captured: bool = True
-    branches: tuple[SpanNode, ...] = ()
+    branches: tuple[tuple[SpanData, int], ...] = ()
     left_out: int = 0
 
 
@@ -219,18 +202,16 @@ def excerpt_of_spans(unit: str, spans: Spans) -> UnitExcerpt:
     return replace(excerpt, question=single.user_input, answer=single.response, contexts=contexts)
 
 
-def _draw_tree(key: UnitKey, spans: Sequence[SpanData]) -> tuple[SpanNode, ...]:
+def _draw_tree(key: UnitKey, spans: Sequence[SpanData]) -> tuple[tuple[SpanData, int], ...]:
     children: dict[int | None, list[SpanData]] = {}
     root = next((span for span in spans if span.span_id == key.span_id), None)
     for span in reversed(spans):  # taken from the end of a list below, so the earliest child comes first
         if span is not root:
             children.setdefault(span.parent_id, []).append(span)
     waiting = [(root, 0)] if root is not None else []
-    drawn: list[SpanNode] = []
-    while waiting and root is not None and len(drawn) < MAX_BRANCHES:
+    drawn: list[tuple[SpanData, int]] = []
+    while waiting and len(drawn) < MAX_BRANCHES:
         span, depth = waiting.pop()
-        after_ms = max(0, span.start_ns - root.start_ns) / _NS_PER_MS
-        took_ms = max(0, span.end_ns - span.start_ns) / _NS_PER_MS
-        drawn.append(SpanNode(safe_text(span.name), depth, after_ms, took_ms, span.status))
+        drawn.append((span, depth))
         waiting += [(child, min(depth + 1, MAX_DEPTH)) for child in children.pop(span.span_id, ())]
     return tuple(drawn)

@@ -25,7 +25,6 @@ from spanscore.report import findings as say
 from spanscore.report.conversations import Conversation, cards, conversations
 from spanscore.report.excerpts import (
     ReportUnits,
-    SpanNode,
     build_score_chip,
     cut_contexts,
     cut_text,
@@ -409,18 +408,20 @@ def _stands_for(rows: Sequence[ReportRow]) -> str:
     return f"represents {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
-def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
-    """Return the spans of a tree. The bar of a span has ``left`` and ``width``, in per cent of the root's duration."""
-    whole_ms = max((branch.after_ms + branch.took_ms for branch in branches), default=0.0) or 1.0
+def _branches(branches: Sequence[tuple[SpanData, int]]) -> list[dict[str, Any]]:
+    """Return the spans of a tree. The bar of a span has ``left`` and ``width``, in per cent of the time of all spans."""
+    begin_ns = branches[0][0].start_ns if branches else 0
+    after_ms = [max(0, span.start_ns - begin_ns) / 1e6 for span, _ in branches]
+    took_ms = [max(0, span.end_ns - span.start_ns) / 1e6 for span, _ in branches]
+    whole_ms = max(map(sum, zip(after_ms, took_ms, strict=True)), default=0.0) or 1.0
     nodes = list[dict[str, Any]]()
-    for branch in branches:
-        left, width = 100 * branch.after_ms / whole_ms, 100 * branch.took_ms / whole_ms
-        ms = branch.took_ms
+    for (span, depth), after, ms in zip(branches, after_ms, took_ms, strict=True):
+        left, width = 100 * after / whole_ms, 100 * ms / whole_ms
         nodes.append(
             {
-                "name": branch.name,
-                "depth": branch.depth,
-                "status": branch.status,
+                "name": safe_text(span.name),
+                "depth": depth,
+                "status": span.status,
                 "left": f"{min(99.0, left):.2f}",
                 "width": f"{max(0.0, min(100 - left, width)):.2f}",
                 "took": f"{ms / 1000:,.2f} s" if ms >= 1000 else f"{ms:.1f} ms",  # noqa: PLR2004
