@@ -23,24 +23,8 @@ from spanscore.report.excerpts import (
     shorten_to_line,
 )
 from spanscore.report.rows import ReportRow, unit_name
-from spanscore.report.spans import Spans, turns_of
+from spanscore.report.spans import OPEN, Spans, turns_of
 from spanscore.report.summaries import ReportSummary
-
-
-@dataclass(frozen=True, slots=True)
-class WholeScore:
-    """A score of a whole conversation by one metric.
-
-    Attributes:
-        turns: number of turns that were judged; 0 = not known.
-        end: the way in which the conversation ended, as ``SessionEnd``.
-        provisional: whether the conversation went on, so that the score is in no mean.
-    """
-
-    row: ReportRow
-    turns: int
-    end: str
-    provisional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +33,13 @@ class Conversation:
 
     Attributes:
         turns: root spans of its units in the order of time; empty if the file has none.
-        scores: scores of the whole conversation, final scores before provisional scores.
+        scores: scores of the whole conversation with their evaluation spans, final scores before provisional scores, which
+            are in no mean because the conversation went on.
     """
 
     id: str
     turns: tuple[SpanData, ...]
-    scores: tuple[WholeScore, ...]
+    scores: tuple[tuple[ReportRow, SpanData], ...]
 
 
 def conversations(spans: Spans) -> list[Conversation]:
@@ -66,7 +51,7 @@ def conversations(spans: Spans) -> list[Conversation]:
     return sorted(kept, key=lambda conversation: conversation.turns[0].start_ns if conversation.turns else 0)
 
 
-def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
+def _scores(conversation: str, spans: Spans) -> Iterator[tuple[ReportRow, SpanData]]:
     """Yield the final scores, and the provisional scores that saw more turns."""
     final, going_on = spans.conversations.get(conversation, {}), spans.provisional.get(conversation, {})
     later = {
@@ -74,10 +59,8 @@ def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
         for metric, span in going_on.items()
         if metric not in final or turns_of(span) > turns_of(final[metric])
     }
-    for provisional, spans_of in ((False, final), (True, later)):
-        for metric, span in spans_of.items():
-            end = as_text(span.attributes[semconv.SESSION_END])
-            yield WholeScore(spans.conversation_row(conversation, metric, span), turns_of(span), end, provisional)
+    for metric, span in (*final.items(), *later.items()):
+        yield spans.conversation_row(conversation, metric, span), span
 
 
 def _turns(spans: Spans) -> dict[str, list[SpanData]]:
@@ -147,7 +130,7 @@ def cards(conversations: Sequence[Conversation], units: ReportUnits, summary: Re
 def _lowest(conversation: Conversation, units: ReportUnits) -> float:
     """Return the lowest quality of the conversation or of a turn, by a judge or a person; 1 without a quality."""
     names = [_name(turn) for turn in conversation.turns]
-    rows = chain((score.row for score in conversation.scores), *(units.rows.get(name, ()) for name in names))
+    rows = chain((row for row, _ in conversation.scores), *(units.rows.get(name, ()) for name in names))
     labels = chain.from_iterable(units.human_labels.get(name, ()) for name in names)
     qualities = [*(row.quality for row in rows), *(label.quality for label in labels)]
     return min((quality for quality in qualities if quality is not None), default=1.0)
@@ -156,14 +139,15 @@ def _lowest(conversation: Conversation, units: ReportUnits) -> float:
 def _card(conversation: Conversation, units: ReportUnits, summary: ReportSummary) -> dict[str, Any]:
     turns = conversation.turns
     first = max(0, len(turns) - MOST_TURNS)
-    begun = turns[0].start_ns if turns else next((score.row.time_ns for score in conversation.scores), None)
+    begun = turns[0].start_ns if turns else next((row.time_ns for row, _ in conversation.scores), None)
     chips, rows = list[Chip](), list[dict[str, str]]()
-    for score in conversation.scores:
-        seen = format_count(score.turns, "turn") if score.turns else ""
-        rows.append({**score_row(score.row), "of": ", ".join(filter(None, [seen, _ENDS.get(score.end, score.end)]))})
-        if score.row.value is not None:
-            text = build_score_chip(score.row)
-            chips.append(Chip(f"{text.text} so far", "") if score.provisional else text)
+    for row, span in conversation.scores:
+        judged, end = turns_of(span), as_text(span.attributes[semconv.SESSION_END])
+        seen = format_count(judged, "turn") if judged else ""
+        rows.append({**score_row(row), "of": ", ".join(filter(None, [seen, _ENDS.get(end, end)]))})
+        if row.value is not None:
+            chip = build_score_chip(row)
+            chips.append(Chip(f"{chip.text} so far", "") if end == OPEN else chip)
     return {
         "id": conversation.id,
         "title": shorten_to_line(units.excerpt(_name(turns[0])).question if turns else None) or conversation.id,

@@ -37,7 +37,7 @@ from spanscore.report.excerpts import (
     score_row,
     shorten_to_line,
 )
-from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, some_of_each
+from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, failures_of, some_of_each
 from spanscore.report.spans import Spans
 from spanscore.report.summaries import (
     MIN_DROP,
@@ -371,12 +371,13 @@ def _beside(row: ReportRow, summary: ReportSummary) -> str:
 def _unit_card(
     case: Case, units: ReportUnits, summary: ReportSummary, metrics: Sequence[MetricSummary]
 ) -> dict[str, Any]:
-    first, excerpt = case.worst.rows[0], units.excerpt(case.worst.unit)
-    labels = units.human_labels.get(case.worst.unit, ())
-    own = [row for row in case.worst.rows if row.metric]
+    worst, *others = case
+    first, excerpt = worst.rows[0], units.excerpt(worst.unit)
+    labels = units.human_labels.get(worst.unit, ())
+    own = [row for row in worst.rows if row.metric]
     return {
         "title": shorten_to_line(excerpt.question) or safe_text(first.name) or _NO_TITLE,
-        "times": f"×{len(case.units):,}" if case.others else "",
+        "times": f"×{len(case):,}" if others else "",
         "when": ", ".join(
             filter(None, [format_time(first.time_ns, summary), safe_text(first.name) if excerpt.question else ""])
         ),
@@ -393,13 +394,14 @@ def _unit_card(
         "more_spans": excerpt.left_out,
         "trace_id": first.trace_id,
         "stands_for": _stands_for(own),
-        "others": [_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
-        "more": max(0, len(case.others) - MAX_OTHERS),
+        "others": [_other(other, summary) for other in others[:MAX_OTHERS]],
+        "more": max(0, len(others) - MAX_OTHERS),
     }
 
 
 def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
-    return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in case.failed)
+    failed = failures_of(case)
+    return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in failed)
 
 
 def _stands_for(rows: Sequence[ReportRow]) -> str:
@@ -457,11 +459,11 @@ def _talks_finding(summary: ReportSummary, talks: Sequence[Mapping[str, Any]]) -
 
 
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
-    of = f"{len(every):,} {'questions' if any(case.others for case in every) else 'units'}"
+    of = f"{len(every):,} {'questions' if any(len(case) > 1 for case in every) else 'units'}"
     some = f"Shown: {len(shown)} of {of}, the worst of each metric.  " if len(shown) < len(every) else ""
     folded = (
         "×2: two units failed on the same question; the worse one is shown."
-        if any(case.others for case in shown)
+        if any(len(case) > 1 for case in shown)
         else ""
     )
     return (some + folded).strip()

@@ -70,7 +70,8 @@ def _find_lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
 _K = TypeVar("_K")
 _N = TypeVar("_N")
 _PAIR = 2
-_OPEN: SessionEnd = "open"
+OPEN: SessionEnd = "open"
+"""End of a conversation that goes on: its scores are provisional."""
 _ANNOTATOR_KIND = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 _KIND_NAMES: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
 """Kind of sample that a metric may require in the place of a field → its name for people."""
@@ -177,7 +178,7 @@ class Spans:
             _keep_last(self.human_labels, unit, (name, whose), span, by=lambda label: (label.end_ns, _revision(label)))
         elif semconv.SESSION_END in held:
             conversation = safe_text(as_text(held.get(semconv.CONVERSATION_ID) or unit_name(unit)))
-            if held[semconv.SESSION_END] == _OPEN:
+            if held[semconv.SESSION_END] == OPEN:
                 _keep_last(self.provisional, conversation, name, span, by=turns_of)
             else:
                 _keep_last(self.conversations, conversation, name, span)
