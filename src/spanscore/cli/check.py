@@ -283,6 +283,8 @@ def _plain(value: Any) -> str:
         return f"{{{', '.join(f'{name}: {_plain(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
