@@ -153,15 +153,10 @@ def _means(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
     """Return the axis of the means and its ticks."""
     if metric.on_quality:
         return _Axis(-0.02, 1.02, _MEANS_PX, 0), (0, 0.25, 0.5, 0.75, 1)
-    low, high = _levels(metric.buckets)
+    levels = (level for bucket in metric.buckets for level in (bucket.mean, bucket.low, bucket.high))
+    low, high = _bounds([level for level in levels if level is not None] or [0.0])
+    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)  # an open scale has a margin of 5 %
     return _Axis(low, high, _MEANS_PX, 0), _ticks(low, high, 5)
-
-
-def _levels(buckets: Sequence[Bucket]) -> tuple[float, float]:
-    """Return the ends of an open scale: the drawn values with a margin of 5 %."""
-    drawn = [level for bucket in buckets for level in (bucket.mean, bucket.low, bucket.high) if level is not None]
-    low, high = _bounds(drawn or [0.0])
-    return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
 def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis, height: int = _TREND_PX) -> Iterator[str]:

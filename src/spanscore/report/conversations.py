@@ -67,8 +67,9 @@ def _turns(spans: Spans) -> dict[str, list[SpanData]]:
     """Return the units of each conversation, in the order of time."""
     turns: dict[str, list[SpanData]] = {}
     for span in _units(spans):
-        conversation = _conversation_of(span, spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}))
-        if conversation:
+        evaluations = spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}).values()
+        ids = map(_read_conversation_id, (span, *evaluations))  # evaluations may use another convention
+        if conversation := next(filter(None, ids), ""):
             turns.setdefault(conversation, []).append(span)
     for units in turns.values():
         units.sort(key=lambda span: (span.start_ns, span.end_ns))
@@ -93,12 +94,6 @@ def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
         seen.add(above)
         yield above
         above = within[above].parent_id if above in within else None
-
-
-def _conversation_of(span: SpanData, evaluations: Mapping[str, SpanData]) -> str:
-    """Return the conversation id of a unit's span, otherwise of its evaluations, which may use another convention."""
-    ids = (_read_conversation_id(each) for each in (span, *evaluations.values()))
-    return next((name for name in ids if name), "")
 
 
 def _read_conversation_id(span: SpanData) -> str:
