@@ -464,6 +464,7 @@ judge:
   api_key_env: GATEWAY_KEY
   model_kwargs: {temperature: 0, default_headers: {x-api-key: "${HEADER}"}}
   timeout: 5m
+  prompt_cache: false
   fallback: [{model: 'openai:n', base_url: 'http://other/v1'}]
 limits: {timeout: 3m}
 """
@@ -472,6 +473,7 @@ limits: {timeout: 3m}
 
     assert "judge.base_url: http://gateway/v1 judge.api_key_env: GATEWAY_KEY" in output
     assert "judge.model_kwargs: {temperature: 0, default_headers: {x-api-key: …}} judge.timeout: 300" in output
+    assert "judge.prompt_cache: false" in output
     assert "judge.fallback: [{model: openai:n, base_url: http://other/v1}]" in output
     assert "judge.timeout is 300 s and limits.timeout 180 s: a score ends before the first attempt" in output
     assert "hunter" not in output

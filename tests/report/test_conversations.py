@@ -11,7 +11,7 @@ from spanscore import semconv
 from spanscore.core.span import SpanData
 from spanscore.report import summary, write
 from spanscore.report.conversations import Conversation, conversations
-from spanscore.report.spans import Spans
+from spanscore.report.spans import Spans, turns_of
 
 GOAL = "goal_accuracy"
 
@@ -58,14 +58,18 @@ def test_what_is_judged_while_a_conversation_goes_on_is_in_no_mean() -> None:
     spans = [*talk("a", 0.5, 0.5, whole=0.1, end="open"), *talk("b", 0.5, whole=0.9)]
 
     assert means(spans)[GOAL] == (0.9, 1)
-    assert [(score.row.value, score.provisional) for score in _of("a", spans).scores] == [(0.1, True)]
+    assert [(row.value, span.attributes[semconv.SESSION_END]) for row, span in _of("a", spans).scores] == [
+        (0.1, "open")
+    ]
 
 
 def test_the_end_counts_and_a_provisional_score_is_reported_only_where_it_saw_more() -> None:
     spans = talk("a", 0.5, 0.5, whole=0.4)
     before, after = (a_whole(spans[0], make_score(0.9, GOAL), turns=turns, end="open") for turns in (1, 3))
 
-    seen = [[(one.row.value, one.turns) for one in _of("a", [*spans, extra]).scores] for extra in (before, after)]
+    seen = [
+        [(row.value, turns_of(span)) for row, span in _of("a", [*spans, extra]).scores] for extra in (before, after)
+    ]
 
     assert seen == [[(0.4, 2)], [(0.4, 2), (0.9, 3)]]
 

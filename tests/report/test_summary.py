@@ -13,7 +13,7 @@ from spanscore.core.score import Kind
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.report import ReportRow, summarize
 from spanscore.report.findings import headline, metric_finding, period, threshold
-from spanscore.report.rows import as_low, cases, some_of_each
+from spanscore.report.rows import as_low, cases, failures_of, some_of_each
 from spanscore.report.summaries import worst_stretch
 
 GOOD, BAD = [0.9, 0.8, 1.0, 0.7] * 30, [0.3, 0.2, 0.4] * 10
@@ -191,7 +191,7 @@ def test_one_question_is_one_case_in_the_order_of_its_worst_unit() -> None:
 
     found = cases(ranking, lambda worst: asked[worst.unit])
 
-    assert [[worst.unit for worst in case.units] for case in found] == [
+    assert [[worst.unit for worst in case] for case in found] == [
         ["unit 2", "unit 0"],
         ["unit 3"],
         ["unit 4"],
@@ -209,8 +209,8 @@ def test_units_of_the_bad_stretch_come_first_by_what_fell() -> None:
     assert (top.fell, top.quality) == (True, 0.2)
     every = cases(found.ranking, lambda _: None)
     shown = some_of_each(every, found.falls)
-    assert shown[0].worst is top
-    assert {metric for case in shown for metric in case.failed} == {"faithfulness", "tone"}
+    assert shown[0][0] is top
+    assert {metric for case in shown for metric in failures_of(case)} == {"faithfulness", "tone"}
     assert list(shown) == [case for case in every if case in shown]
 
 
@@ -247,7 +247,7 @@ def test_no_metric_hides_the_worst_of_another() -> None:
 
     shown = some_of_each(cases(found.ranking, lambda _: None), found.falls)
 
-    assert "other unit 0" in {case.worst.unit for case in shown}
+    assert "other unit 0" in {case[0].unit for case in shown}
     assert len(shown) < len(found.ranking)
 
 

@@ -1,4 +1,4 @@
-"""``--batch`` and ``--batch-cancel`` of ``spanscore evaluate`` and ``replay``."""
+"""Opens and cancels the batches of ``spanscore evaluate`` and ``replay``: ``--batch`` and ``--batch-cancel``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
         metrics: metrics of the run; those without a judge are scored at once.
         scores: file of the scores; the batches are in ``<scores>.batches``.
         option: option that names the file.
-        notes: terminal of the notes.
 
     Raises:
         ConfigurationError: no file is named, a judge has no batch endpoint, or another run has the batches.

@@ -65,12 +65,7 @@ class Sizes:
     measured: Mapping[str, Cost] = field(default_factory=dict)
 
     def cost_of(self, name: str, metric: str, parameters: Mapping[str, Any]) -> Cost:
-        """Return the cost of a score.
-
-        Args:
-            name: name of the metric.
-            metric: registry entry of the metric.
-            parameters: parameters of the metric.
+        """Return the cost of a score of a metric; ``metric`` is its registry entry.
 
         Raises:
             ConfigurationError: the cost is not measured, and the offline judge cannot answer the metric's questions.
@@ -81,10 +76,7 @@ class Sizes:
         return cost_of(metric, *long, **parameters)
 
     def bundle_cost_of(self, metrics: Sequence[tuple[str, Mapping[str, Any]]]) -> Cost:
-        """Return the cost of a score of one of the metrics that share a question.
-
-        Args:
-            metrics: registry entry and parameters of each of them.
+        """Return the cost of a score of one of the metrics that share a question, by their registry entries and parameters.
 
         Raises:
             ConfigurationError: a metric cannot be made.
@@ -103,7 +95,6 @@ def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]
 
     Args:
         file: OTLP-JSON lines; ``-`` = standard input.
-        metrics: names of the metrics to look for.
 
     Raises:
         ConfigurationError: the file cannot be read, or no score of these metrics has its judge's tokens.
@@ -237,9 +228,6 @@ class CostPlan:
     """The cost of one score of a metric.
 
     Attributes:
-        calls: judge calls.
-        input_tokens: tokens that the judge reads.
-        output_tokens: tokens that the judge writes.
         usd: US dollars; None if the judge's model has no price.
         batch_usd: US dollars of a score by batches; None if the model has no price, or its provider has no batches.
         counted_by: the tokenizer, or the scores on which the tokens were measured.
@@ -441,7 +429,6 @@ def money_line(
     """Return a sentence with the cost of a day, if traffic is stated, and of 1,000 units with all their scores.
 
     Args:
-        metrics: names of the metrics.
         costs: cost of one score, including those of second judges.
         days: costs of a day of metrics and second judges; empty if no traffic is stated.
         requests: units a day; None if no traffic is stated.
@@ -509,57 +496,48 @@ def _plan_row(
     metric, name, parameters, judges = row
     jury = judges if isinstance(judges, JurySettings) else JurySettings.model_construct(judges=(judges,))
     paid = [judge for judge in jury.judges if judge.model != "lexical"]
-    is_measured = metric in sizes.measured
-    joins = bool(paid and parameters.get("bundle") and not is_measured)
+    times = 1 if metric in sizes.measured else len(paid)  # a measured cost is of all jurors together
+    joins = bool(paid and parameters.get("bundle") and metric not in sizes.measured)
     alone = sizes.cost_of(metric, name, {**parameters, "bundle": False} if joins else parameters) if paid else _FREE
     cost = sizes.bundle_cost_of(bundled) if joins else alone
-    by_batch = _price_each(settings, paid, cost, at_batch_price=True)
-    plan = _plan_cost(metric, cost, _price_each(settings, paid, cost), by_batch, is_measured=is_measured)
-    if joins:
-        plan = replace(plan, alone=alone, usd_alone=_sum_known(_price_each(settings, paid, alone)))
-    if jury.then is not None:
-        plan = replace(plan, most_usd=_sum_known([plan.usd, *_price_each(settings, [jury.then], cost)]))
-    return plan
-
-
-def _plan_cost(
-    metric: str, cost: Cost, prices: Sequence[float | None], by_batch: Sequence[float | None], *, is_measured: bool
-) -> CostPlan:
-    """Return the cost of a score.
-
-    Args:
-        cost: of one juror; of all together if it was measured.
-        prices: USD of the cost for each juror; None = the model has no price.
-        by_batch: USD of the cost for each juror by batches; None = the model has no price, or its provider no batches.
-        is_measured: whether the cost was measured.
-    """
-    times = 1 if is_measured else len(prices)
-    usd, batch_usd = _sum_known(prices), _sum_known(by_batch)
-    share = times / max(1, len(prices))
-    return CostPlan(
+    usd = _mean_usd(settings, paid, cost, times)
+    plan = CostPlan(
         metric=metric,
         calls=times * cost.calls,
         input_tokens=times * cost.input_tokens,
         output_tokens=times * cost.output_tokens,
-        usd=None if usd is None else usd * share,
-        batch_usd=None if batch_usd is None else batch_usd * share,
+        usd=usd,
+        batch_usd=_mean_usd(settings, paid, cost, times, at_batch_price=True),
         counted_by=cost.counted_by,
+        most_usd=None if jury.then is None else _sum_known([usd, _mean_usd(settings, [jury.then], cost, 1)]),
         beginnings=cost.beginnings,
     )
+    return replace(plan, alone=alone, usd_alone=_mean_usd(settings, paid, alone, times)) if joins else plan
 
 
-def _price_each(
-    settings: Configuration, judges: Sequence[ChatModelSettings], cost: Cost, *, at_batch_price: bool = False
-) -> list[float | None]:
-    """Return the USD of a cost at the prices of each judge; None for a model without a price, or a provider without batches."""
+def _mean_usd(
+    settings: Configuration,
+    judges: Sequence[ChatModelSettings],
+    cost: Cost,
+    times: int,
+    *,
+    at_batch_price: bool = False,
+) -> float | None:
+    """Return the USD of a cost, ``times`` its mean at the prices of the judges.
+
+    None: a model has no price, or with ``at_batch_price`` its provider has no batches.
+    """
     if not cost.calls:
-        return [0.0 for _ in judges]
-    prices = (
+        return 0.0
+    prices = [
         price_in(settings, judge) if not at_batch_price or judge.model.partition(":")[0] in PROVIDERS else None
         for judge in judges
-    )
+    ]
     tokens = cost.input_tokens, cost.output_tokens
-    return [None if price is None else cost_usd(price, *tokens, at_batch_price=at_batch_price) for price in prices]
+    usd = _sum_known(
+        [None if price is None else cost_usd(price, *tokens, at_batch_price=at_batch_price) for price in prices]
+    )
+    return None if usd is None else usd * (times / max(1, len(prices)))
 
 
 def _largest_factors(

@@ -24,9 +24,10 @@ from rich.progress import (
 from rich.text import Text
 
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
-from spanscore.cli._config_report import ConfigReport, valid
+from spanscore.cli._config_report import valid
 from spanscore.cli._judge_topics import judge_problems, named_problems
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
+from spanscore.cli._topics import ConfigReport
 from spanscore.config.judging import JurySettings
 from spanscore.config.reading import SecretMask
 from spanscore.config.tree import Configuration, ScorerSettings
@@ -220,7 +221,6 @@ class ScoreRun:
         concurrency: samples that are scored at the same time; None = 32, or 10,000 with ``batch``.
         batch: whether the judge is called by its provider's batch endpoint.
         timeout: seconds for one metric on one sample; 0 = the timeout of ``config``, otherwise the scorer's default.
-        gate: options of the quality gate.
     """
 
     file: str
@@ -248,7 +248,7 @@ class ScoreRun:
         metrics = self._metrics(configured)
         gate = self.gate.gate([metric.name for metric in metrics])
         refuse_unwritable(self.out)
-        refuse_overwriting(self.file, "--out", self.out)
+        refuse_overwriting(self.file, self.out)
         if self.report is not None:
             check_report(self.report)
         total = _count_records(self.file, gate)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from spanscore.cli._cost_plan import asked_model, has_judge, price_in
-from spanscore.cli._topics import MadeConfig, Topic, TopicReader, refusal_of
+from spanscore.cli._topics import ConfigReport, Topic, TopicReader, refusal_of
 from spanscore.config.judging import Budget, ChatModelSettings, JurySettings
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import did_you_mean
@@ -46,13 +44,13 @@ _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IG
 # --- judge ----------------------------------------------------------------------------------------------------------
 
 
-def _judge(made: MadeConfig) -> Topic:
-    settings = made.settings
+def _judge(report: ConfigReport) -> Topic:
+    settings = report.settings
     yield from judge_problems(settings)
     if settings.judge.model != "lexical" and price_in(settings, settings.judge) is None:
         yield f"judge.prices has no price of {asked_model(settings.judge)}: the cost of its answers is not counted"
     if settings.remote_scoring is None:
-        yield from _describe_unlimited(made)
+        yield from _describe_unlimited(report)
     attempt_s, score_s = settings.judge.timeout, settings.limits.timeout
     if attempt_s is not None and attempt_s > score_s:
         yield (
@@ -70,29 +68,17 @@ def judge_problems(settings: Configuration) -> Iterator[ConfigurationError]:
             yield NotReadyError(f"{key} is not set; judge.fallback.{position} {fallback.model!r} needs it")
             # The judge is then checked without its fallbacks.
             settings = settings.model_copy(update={"judge": judge.model_copy(update={"fallback": []})})
-    checked = without_new_cache(settings)
-    yield from named_problems("judge.model", judge.model, lambda: judge_of(checked), own_key=judge.has_own_key)
+    yield from named_problems("judge.model", judge.model, partial(judge_of, settings), own_key=judge.has_own_key)
     for each in (judge, *judge.fallback):
         yield from _find_unpriced(settings, each, "judge.budget")
 
 
-def without_new_cache(settings: Configuration) -> Configuration:
-    """Return settings without the judge's cache if its file does not exist yet, because a check would create it."""
-    cache = settings.judge.cache
-    if cache in (None, "", "memory"):
-        return settings
-    file = Path(cache).expanduser()
-    if file.exists() or not os.access(file.parent, os.W_OK | os.X_OK):
-        return settings
-    return settings.model_copy(update={"judge": settings.judge.model_copy(update={"cache": None})})
-
-
-def _describe_unlimited(made: MadeConfig) -> Iterator[str]:
+def _describe_unlimited(report: ConfigReport) -> Iterator[str]:
     """Yield a warning if a paid judge is asked about every unit and no budget bounds its cost."""
-    judge, sampling = made.settings.judge, made.settings.sampling
-    price = price_in(made.settings, judge)
+    judge, sampling = report.settings.judge, report.settings.sampling
+    price = price_in(report.settings, judge)
     is_free = judge.model == "lexical" or (price is not None and price.input == price.output == 0)
-    every = [metric.name for metric in made.metrics if has_judge(metric) and sampling.rates_of(metric.name)[0] >= 1]
+    every = [metric.name for metric in report.metrics if has_judge(metric) and sampling.rates_of(metric.name)[0] >= 1]
     if every and not is_free and not judge.budget:
         yield (
             f"{judge.model} is asked about every unit by {', '.join(every)}, as the sampling rate is 1, and no budget "
@@ -119,14 +105,17 @@ def _no_price(place: str, model: str) -> ConfigurationError:
 # --- juries and second judges ---------------------------------------------------------------------------------------
 
 
-def _juries(made: MadeConfig) -> Topic:
-    settings = made.settings
+def _juries(report: ConfigReport) -> Topic:
+    settings = report.settings
     for name, parameters, jury in of_juries(settings):
         if jury is None:
             continue
         place = f"metrics.{name}.{JUDGES}"
         members = [*jury.judges, *([] if jury.then is None else [jury.then])]
-        problems = [problem for each in members for problem in _juror_problems(settings, each, place)]
+        problems = list[ConfigurationError]()
+        for each in members:
+            make = partial(asked_judge, settings, each, place)
+            problems += named_problems(place, each.model, make, own_key=each.has_own_key)
         yield from problems or refusal_of(partial(jury_of, settings, name, jury))
         for each in members:
             yield from _find_unpriced(settings, each, "judge.budget")
@@ -134,8 +123,8 @@ def _juries(made: MadeConfig) -> Topic:
             yield ConfigurationError(f"{place}: this metric asks no judge, and so no jury")
 
 
-def _shadows(made: MadeConfig) -> Topic:
-    settings = made.settings
+def _shadows(report: ConfigReport) -> Topic:
+    settings = report.settings
     for name, parameters, shadow in shadow_settings(settings):
         place = f"metrics.{name}.{SHADOW}"
         make = partial(asked_judge, settings, shadow.model_copy(update={"cache": None}), place)
@@ -146,11 +135,6 @@ def _shadows(made: MadeConfig) -> Topic:
         paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
         second = f"{name} has a second judge, {shadow.model}"
         yield f"{second}, called for each unit that it scores: that costs more, from {paid}"
-
-
-def _juror_problems(settings: Configuration, juror: ChatModelSettings, place: str) -> Iterator[ConfigurationError]:
-    make = partial(asked_judge, settings, juror, place)
-    return named_problems(place, juror.model, make, own_key=juror.has_own_key)
 
 
 def _asks(name: str, parameters: Mapping[str, Any]) -> bool:
@@ -210,13 +194,13 @@ def _why(named: str, error: ConfigurationError) -> str:
 # --- embeddings -----------------------------------------------------------------------------------------------------
 
 
-def _embeddings(made: MadeConfig) -> Topic:
-    settings, named = made.settings, made.settings.embeddings
+def _embeddings(report: ConfigReport) -> Topic:
+    settings, named = report.settings, report.settings.embeddings
     if named is not None:
         yield from named_problems("embeddings", named, lambda: embedder(named))
     elif settings.judge.model != "lexical":  # with the offline judge, embeddings are offline by default
         yield from _without_embeddings(settings)
-    yield from _unpriced_embeddings(settings, made.metrics)
+    yield from _unpriced_embeddings(settings, report.metrics)
 
 
 def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]:
@@ -259,13 +243,13 @@ class ModelStandIn:
         raise NotImplementedError
 
 
-def _evaluator_versions(made: MadeConfig) -> Topic:
+def _evaluator_versions(report: ConfigReport) -> Topic:
     """Yield an error for each alert with an evaluator version that its metric cannot have.
 
     If the judge cannot be made here, the evaluator version is computed from its model's name. Metrics that compare by
     embeddings are then left out.
     """
-    settings = made.of_metrics
+    settings = report.of_metrics
     by_key = alerts_by_key(settings.alerts, settings.units.also)
     if all(alert.evaluator_version is None for alerts in by_key.values() for alert in alerts.values()):
         return

@@ -13,7 +13,6 @@ from typing import Any
 
 import typer
 
-from spanscore.cli._config_report import valid
 from spanscore.cli._options import refuse_overwriting, refuse_unwritable
 from spanscore.cli._stored_traces import read_stored_cases
 from spanscore.cli.calibrate import (
@@ -23,6 +22,7 @@ from spanscore.cli.calibrate import (
     choose_version,
     has_passed,
     holds_spans,
+    look_up_metric,
     scale_of,
     verdict_in_line,
 )
@@ -31,7 +31,7 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.catalog.registry import built_ins, metric_doc_of, own_name
+from spanscore.metrics.catalog.registry import metric_doc_of
 from spanscore.monitoring.calibration import labels_needed
 from spanscore.report import jinja2_page
 from spanscore.service.label_page import LabelPage
@@ -74,7 +74,7 @@ class LabelRun:
         name = f"{metric}_{_WITHOUT_JUDGE}" if metric else _WITHOUT_JUDGE
         out = self.out or Path(f"labels-{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._file_stem(metric))}.jsonl")
         refuse_unwritable(out)
-        refuse_overwriting(str(self.file), "--out", out)
+        refuse_overwriting(str(self.file), out)
         draw = draw_labels(frame, self.pick, metric=metric, number=self.count, seed=self.seed)
         writer = AnnotationWriter(out, name, self.annotator, time_ns)
         labels = LabelSummary(metric=metric, scale=scale, draw=draw, frame=frame, target=self.target)
@@ -153,8 +153,7 @@ class LabelRun:
 
 def _definition_of(metric: str, config: Path | None) -> Iterator[str]:
     """Yield the definition or the question of a metric, and the meaning of each category or grade; nothing if it is unknown."""
-    metrics = built_ins() if config is None else {made.name: made for made in valid(config).metrics}
-    judged_by = metrics.get(metric) or metrics.get(own_name(metric))
+    judged_by = look_up_metric(metric, config)
     if judged_by is None:
         return
     own = (getattr(judged_by, name, None) for name in ("definition", "question"))
@@ -206,8 +205,6 @@ class LabelSummary:
 
     Attributes:
         metric: metric of the judge; empty = no judge.
-        scale: scale of the metric.
-        draw: the drawn cases.
         frame: the judged cases, drawn or not.
         target: wanted half width of the interval of the corrected pass rate.
     """

@@ -89,17 +89,17 @@ def refuse_unwritable(*paths: Path | None) -> None:
             raise ConfigurationError(f"{path} cannot be written by this user; name another file")
 
 
-def refuse_overwriting(source: str, option: str, path: Path | None) -> None:
+def refuse_overwriting(source: str, path: Path | None) -> None:
     """Refuse to overwrite a command's source, or a file in the folder that is its source.
 
     Raises:
-        ConfigurationError: ``path`` is such a file.
+        ConfigurationError: ``path``, given as ``--out``, is such a file.
     """
     read = Path(source)
     if path is None or not path.exists() or not read.exists():
         return
     if path.samefile(read) or (read.is_dir() and path.parent.samefile(read)):
-        raise ConfigurationError(f"{option} {path} is read by this command; choose another file")
+        raise ConfigurationError(f"--out {path} is read by this command; choose another file")
 
 
 def budget_spent(unscored: int, how: str) -> str:

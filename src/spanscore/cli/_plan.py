@@ -8,7 +8,6 @@ from itertools import chain
 from math import ceil, inf
 from typing import Any
 
-from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
     CostPlan,
     DayPlan,
@@ -21,7 +20,7 @@ from spanscore.cli._cost_plan import (
     judge_line,
     shadow_costs_of,
 )
-from spanscore.cli._topics import rule_lines
+from spanscore.cli._topics import ConfigReport, rule_lines
 from spanscore.config.credentials import without_credentials
 from spanscore.config.monitoring import AlertSettings
 from spanscore.config.tree import Configuration, ScorerSettings
@@ -106,7 +105,6 @@ class AlertPlan:
 
     Attributes:
         metric: name of the metric; for inner units with the units, such as ``context_relevance (retriever)``.
-        volume: number of scores that a window needs.
         baseline: the normal mean, as a number or in words; None = drops are not watched.
         share_of: the category whose share is watched: ``baseline`` is its normal share, ``min_drop`` the smallest rise that
             matters, ``threshold`` the highest acceptable share. None = the quality is watched.
@@ -173,13 +171,7 @@ _OWN_FIELDS = ("sessions", "judge_check", "serve", "worker")
 
 
 def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes) -> ConfigPlan:
-    """Return the plan of a configuration without errors; secrets are masked.
-
-    Args:
-        report: the configuration.
-        traffic: expected requests; None = unknown.
-        sizes: sizes of the application's samples.
-    """
+    """Return the plan of a configuration without errors; secrets are masked. ``traffic``: None = unknown."""
     settings, metrics = report.settings, report.metrics
     of_sessions = report.session_metrics
     rates = {metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics}

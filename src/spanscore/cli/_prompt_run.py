@@ -10,10 +10,10 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._evaluate_run import INCOMPLETE, PausedAccounts, named_clocks
 from spanscore.cli._judge_topics import named_problems
 from spanscore.cli._options import INTERRUPTED
+from spanscore.cli._topics import ConfigReport
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import did_you_mean, format_usd
 from spanscore.core.terminal import Terminal
@@ -36,8 +36,6 @@ def judged_metric(configured: ConfigReport, name: str, *, place: str, purpose: s
     """Return the named metric of a configuration, with the configuration's judge.
 
     Args:
-        configured: the checked configuration.
-        name: name of the metric.
         place: the option or argument that names it, for messages.
         purpose: the command's use of the prompts, a verb.
 
@@ -80,7 +78,6 @@ def paid_run(settings: Configuration, metric: JudgedMetric, console: Terminal, u
     Args:
         settings: the configuration, with the budget.
         metric: the metric, for the budget and for the accounts in the bar.
-        console: the terminal.
         unit: text in front of the count of finished samples or steps ("judged").
     """
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]

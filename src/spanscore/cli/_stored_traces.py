@@ -16,9 +16,10 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
-from spanscore.cli._config_report import ConfigReport, valid
+from spanscore.cli._config_report import valid
 from spanscore.cli._cost_plan import Sizes, costs_of, requests_per_day_in
 from spanscore.cli._options import budget_spent, refuse_overwriting, refuse_unwritable
+from spanscore.cli._topics import ConfigReport
 from spanscore.config.collect import CaseCondition, condition_of
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
@@ -37,7 +38,7 @@ from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase, FoundScore
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
-from spanscore.protocols import Metric, Redactor
+from spanscore.protocols import Metric, Redactor, Sink
 from spanscore.report import write
 from spanscore.samples.redaction import redacted
 from spanscore.scorer import receivers_of
@@ -95,10 +96,7 @@ def _show_progress(
 ) -> Iterator[Callable[[], None]]:
     """Show a line of progress until the block ends; yield the function that updates it.
 
-    Args:
-        console: terminal for the line.
-        describe: returns the text of the line.
-        transient: whether the line disappears at the end, and is left out if the console is not a terminal.
+    A transient line disappears at the end, and is left out if the console is not a terminal.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     disabled = transient and not console.is_terminal
@@ -141,95 +139,92 @@ def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
 # --- preview ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewRun:
-    """One run of ``spanscore preview``, with its options. An empty text is an option that was not given."""
+def preview_traces(
+    config: Path,
+    source: str,
+    *,
+    since: str,
+    until: str,
+    limit: int | None,
+    context_tokens: int | None,
+    as_json: bool,
+) -> bool:
+    """Read the source and print its preview; return whether Ctrl-C ended it. An empty text is an option that was not given.
 
-    config: Path
-    source: str
-    since: str
-    until: str
-    limit: int | None
-    context_tokens: int | None
-    as_json: bool
+    Raises:
+        SpanscoreError: an option, the configuration or the source is wrong, or the source has no units.
+    """
+    report = valid(config)
+    metrics, sampling = {metric.name: metric for metric in report.unit_metrics}, report.settings.sampling
+    if not metrics:
+        raise ConfigurationError(f"{config} has no metric that scores units and can be made here; sampling needs one")
+    trace_source = TraceSource.of(source, since, until, most_kept=_MOST_UNREAD)
+    reader, counts = UnitReader(report.settings), _make_tally(report, trace_source)
+    rates = {name: sampling.rates_of(name)[0] for name in metrics}
+    tally = tally_of(report.settings, rates, sampling.rules)
 
-    def run(self) -> bool:
-        """Read the source and print its preview; return whether Ctrl-C ended it.
+    def describe() -> str:
+        return f"{trace_source.traces_read:,} traces · {counts.units:,} units · {tally.taken:,} would be scored"
 
-        Raises:
-            SpanscoreError: an option, the configuration or the source is wrong, or the source has no units.
-        """
-        report = valid(self.config)
-        metrics, sampling = {metric.name: metric for metric in report.unit_metrics}, report.settings.sampling
-        if not metrics:
-            raise ConfigurationError(
-                f"{self.config} has no metric that scores units and can be made here; sampling needs one"
-            )
-        trace_source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
-        reader, counts = UnitReader(report.settings), _make_tally(report, trace_source)
-        rates = {name: sampling.rates_of(name)[0] for name in metrics}
-        tally = tally_of(report.settings, rates, sampling.rules)
-
-        def describe() -> str:
-            return f"{trace_source.traces_read:,} traces · {counts.units:,} units · {tally.taken:,} would be scored"
-
-        with _show_progress(Terminal(stderr=True, highlight=False, markup=False), describe) as on_progress:
-            interrupted = self._count(trace_source.units(reader, on_progress), tally, counts, metrics)
-        if not counts.units and not interrupted:
-            raise ConfigurationError(trace_source.describe_emptiness())
-        costs = _costs_per_unit(report, Sizes(self.context_tokens))
-        notes = [*self._notes(report, costs)]
-        preview = preview_of(tally, rates=rates, rules=sampling.rules, costs=costs, notes=notes)
-        about = [*_describe_source(counts, reader)]
-        if self.as_json:
-            read = {
-                "traces": trace_source.traces_read,
-                "outside": trace_source.outside,
-                "dialects": dict(counts.dialects),
-            }
-            document = {**read, **preview.as_json(), "notes": [*notes, *about], "interrupted": interrupted}
-            typer.echo(json.dumps(document, indent=2))
-            return interrupted
-        terminal = Terminal(highlight=False, markup=False)
-        for part in (_describe_traces(counts), *preview.render(), *about):
-            terminal.print_line(part) if isinstance(part, str) else terminal.print(part)
-        if interrupted:
-            typer.echo(_INTERRUPTED, err=True)
+    with _show_progress(Terminal(stderr=True, highlight=False, markup=False), describe) as on_progress:
+        interrupted = _count_units(trace_source.units(reader, on_progress), tally, counts, metrics, limit)
+    if not counts.units and not interrupted:
+        raise ConfigurationError(trace_source.describe_emptiness())
+    sizes = Sizes(context_tokens)
+    costs = _costs_per_unit(report, sizes)
+    notes = [*_preview_notes(report, costs, sizes)]
+    preview = preview_of(tally, rates=rates, rules=sampling.rules, costs=costs, notes=notes)
+    about = [*_describe_source(counts, reader)]
+    if as_json:
+        read = {"traces": trace_source.traces_read, "outside": trace_source.outside, "dialects": dict(counts.dialects)}
+        document = {**read, **preview.as_json(), "notes": [*notes, *about], "interrupted": interrupted}
+        typer.echo(json.dumps(document, indent=2))
         return interrupted
+    terminal = Terminal(highlight=False, markup=False)
+    for part in (_describe_traces(counts), *preview.render(), *about):
+        terminal.print_line(part) if isinstance(part, str) else terminal.print(part)
+    if interrupted:
+        typer.echo(_INTERRUPTED, err=True)
+    return interrupted
 
-    def _count(
-        self, units: Iterator[StoredUnit], tally: PreviewTally, counts: ReplayTally, metrics: Mapping[str, Metric]
-    ) -> bool:
-        """Count the units that the metrics would take; return whether Ctrl-C ended the run."""
-        try:
-            for stored in units:
-                if self.limit is not None and tally.taken >= self.limit:
-                    break
-                values = {name: score.value for name, score in stored.evaluated.found.items() if name in metrics}
-                qualities = {
-                    name: None if value is None else metrics[name].scale.quality(value)
-                    for name, value in values.items()
-                }
-                facts, root = stored.unit.facts()._replace(scores=qualities), stored.unit.root
-                decisions = tally.add(facts, None if root is None else root.start_ns)
-                taken = {name for name, decision in decisions.items() if decision.take}
-                counts.read(stored, UnitPlan((), taken, frozenset(), frozenset()))
-        except KeyboardInterrupt:
-            return True
-        return False
 
-    def _notes(self, report: ConfigReport, costs: Mapping[str, UnitCost]) -> Iterator[str]:
-        if any(cost.calls for cost in costs.values()):
-            yield f"costs are {Sizes(self.context_tokens)}"
-        if report.settings.judge.budget:
-            yield "judge.budget lowers the rates by the hour; this preview does not include that"
-        if of_sessions := report.session_metrics:
-            yield f"conversations are not previewed: {', '.join(metric.name for metric in of_sessions)}"
-        if also := report.settings.units.also:
-            yield f"inner units are not previewed: {', '.join(str(entry.group) for entry in also)}"
-        if report.unmade:
-            yield f"not previewed, as they cannot be made here: {', '.join(report.unmade)}"
-        yield from (f"not ready here: {lacking}" for lacking in report.missing)
+def _count_units(
+    units: Iterator[StoredUnit],
+    tally: PreviewTally,
+    counts: ReplayTally,
+    metrics: Mapping[str, Metric],
+    limit: int | None,
+) -> bool:
+    """Count the units that the metrics would take; return whether Ctrl-C ended the run."""
+    try:
+        for stored in units:
+            if limit is not None and tally.taken >= limit:
+                break
+            values = {name: score.value for name, score in stored.evaluated.found.items() if name in metrics}
+            qualities = {
+                name: None if value is None else metrics[name].scale.quality(value) for name, value in values.items()
+            }
+            facts, root = stored.unit.facts()._replace(scores=qualities), stored.unit.root
+            decisions = tally.add(facts, None if root is None else root.start_ns)
+            taken = {name for name, decision in decisions.items() if decision.take}
+            counts.read(stored, UnitPlan((), taken, frozenset(), frozenset()))
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _preview_notes(report: ConfigReport, costs: Mapping[str, UnitCost], sizes: Sizes) -> Iterator[str]:
+    if any(cost.calls for cost in costs.values()):
+        yield f"costs are {sizes}"
+    if report.settings.judge.budget:
+        yield "judge.budget lowers the rates by the hour; this preview does not include that"
+    if of_sessions := report.session_metrics:
+        yield f"conversations are not previewed: {', '.join(metric.name for metric in of_sessions)}"
+    if also := report.settings.units.also:
+        yield f"inner units are not previewed: {', '.join(str(entry.group) for entry in also)}"
+    if report.unmade:
+        yield f"not previewed, as they cannot be made here: {', '.join(report.unmade)}"
+    yield from (f"not ready here: {lacking}" for lacking in report.missing)
 
 
 # --- replay ----------------------------------------------------------------------------------------------------------
@@ -377,16 +372,10 @@ class ReplayRun:
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # calls no judge, and needs no API key
             return replay_scorer(self.config, metrics=report.unit_metrics)
-        if journal is None:
-            return replay_scorer(self.config, emits=self.emit, sinks=[tally], under_way=self._most_under_way)
-        answers = journal.path.with_name(f"{journal.path.name}.answers")
-        return replay_scorer(
-            self.config,
-            emits=self.emit,
-            answers=answers,
-            sinks=[tally, journal.sink],
-            under_way=self._most_under_way,
-        )
+        answers = None if journal is None else journal.path.with_name(f"{journal.path.name}.answers")
+        sinks: list[Sink] = [tally, *([] if journal is None else [journal.sink])]
+        under_way = self._most_under_way
+        return replay_scorer(self.config, emits=self.emit, answers=answers, sinks=sinks, under_way=under_way)
 
     def _run_replay(self, replay: Replay, made: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
         """Run the replay; return whether Ctrl-C ended it, and whether all its spans were delivered."""
@@ -523,77 +512,71 @@ _ANY_METRIC: Final = "response_relevancy"
 """Metric for a question and its answer, which every case has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectRun:
-    """One run of ``spanscore collect``, with its options. An empty text is an option that was not given."""
+def collect_cases(
+    source: str,
+    out: Path,
+    *,
+    when: Sequence[str],
+    sample: int | None,
+    seed: int,
+    config: Path | None,
+    redactor: str,
+    since: str,
+    until: str,
+    as_json: bool,
+) -> None:
+    """Read the source, write its cases and print the counts. An empty text is an option that was not given.
 
-    source: str
-    out: Path
-    when: Sequence[str]
-    sample: int | None
-    seed: int
-    config: Path | None
-    redactor: str
-    since: str
-    until: str
-    as_json: bool
+    Raises:
+        SpanscoreError: an option, the configuration or the source is wrong, or no case is found.
+    """
+    conditions = [condition_of(text) for text in when]
+    refuse_unwritable(out)
+    refuse_overwriting(source, out)
+    settings = reading_settings(config)
+    trace_source, counts = TraceSource.of(source, since, until), CaseCounts()
 
-    def run(self) -> None:
-        """Read the source, write its cases and print the counts.
+    def describe() -> str:
+        return f"{counts.units:,} units, {counts.matched:,} of them match"
 
-        Raises:
-            SpanscoreError: an option, the configuration or the source is wrong, or no case is found.
-        """
-        conditions = [condition_of(text) for text in self.when]
-        refuse_unwritable(self.out)
-        refuse_overwriting(self.source, "--out", self.out)
-        settings = reading_settings(self.config)
-        trace_source, counts = TraceSource.of(self.source, self.since, self.until), CaseCounts()
+    with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
+        cases = _call_after_each(
+            read_stored_cases(trace_source, settings, conditions, counts, redactor=redactor), on_progress
+        )
+        kept = fold_cases(cases if sample is None else draw_cases(cases, sample, seed))
+    unknown = [condition for condition in conditions if not counts.has_word(condition)]
+    if not kept:
+        raise ConfigurationError(_describe_lack(trace_source, counts, unknown))
+    with writing(out), whole_file(out, mode=0o600, errors="replace") as file:
+        file.writelines(case.line() for case in kept)
+    if as_json:
+        document: dict[str, Any] = {"traces": trace_source.traces_read, **asdict(counts)}
+        document |= {"metrics": sorted(counts.metrics), "cases": len(kept)}
+        document["unknown_metrics"] = sorted({condition.metric for condition in unknown} - counts.metrics.keys())
+        document["unread"] = [part._asdict() for part in trace_source.unread]
+        typer.echo(json.dumps(document, indent=2))
+        return
+    terminal = Terminal(highlight=False, markup=False)
+    for line in (*_describe_cases(kept, counts, out), *trace_source.describe_unread()):
+        terminal.print_line(line)
+    terminal.print_line(_how_to_score(counts, out, config))
+    for condition in unknown:
+        terminal.print_line(f"no unit has a {_describe_unknown(condition, counts)}")
 
-        def describe() -> str:
-            return f"{counts.units:,} units, {counts.matched:,} of them match"
 
-        with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
-            cases = _call_after_each(
-                read_stored_cases(trace_source, settings, conditions, counts, redactor=self.redactor), on_progress
-            )
-            kept = fold_cases(cases if self.sample is None else draw_cases(cases, self.sample, self.seed))
-        unknown = [condition for condition in conditions if not counts.has_word(condition)]
-        if not kept:
-            raise ConfigurationError(_describe_lack(trace_source, counts, unknown))
-        with writing(self.out), whole_file(self.out, mode=0o600, errors="replace") as file:
-            file.writelines(case.line() for case in kept)
-        if self.as_json:
-            document: dict[str, Any] = {"traces": trace_source.traces_read, **asdict(counts)}
-            document |= {"metrics": sorted(counts.metrics), "cases": len(kept)}
-            document["unknown_metrics"] = sorted({condition.metric for condition in unknown} - counts.metrics.keys())
-            document["unread"] = [part._asdict() for part in trace_source.unread]
-            typer.echo(json.dumps(document, indent=2))
-            return
-        terminal = Terminal(highlight=False, markup=False)
-        for line in self._lines(kept, counts, trace_source, unknown):
-            terminal.print_line(line)
+def _describe_cases(cases: Sequence[CollectedCase], counts: CaseCounts, out: Path) -> Iterator[str]:
+    units = sum(case.times for case in cases)
+    of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
+    are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
+    yield f"{are} in {out}{of}; {counts.matched:,} of {counts.units:,} units matched"
+    for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
+        yield f"{times:,} left out: {reason}"
 
-    def _lines(
-        self,
-        cases: Sequence[CollectedCase],
-        counts: CaseCounts,
-        trace_source: TraceSource,
-        unknown: Sequence[CaseCondition],
-    ) -> Iterator[str]:
-        units = sum(case.times for case in cases)
-        of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
-        are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
-        yield f"{are} in {self.out}{of}; {counts.matched:,} of {counts.units:,} units matched"
-        for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
-            yield f"{times:,} left out: {reason}"
-        yield from trace_source.describe_unread()
-        names = sorted(built_ins().keys() & counts.metrics.keys())
-        option = f"--metrics {','.join(names) or _ANY_METRIC}"
-        if self.config is not None:
-            option = f"--config {quote(str(self.config))}"
-        yield f"Score them: spanscore evaluate {quote(str(self.out))} {option} --out rows.jsonl"
-        yield from (f"no unit has a {_describe_unknown(condition, counts)}" for condition in unknown)
+
+def _how_to_score(counts: CaseCounts, out: Path, config: Path | None) -> str:
+    names = sorted(built_ins().keys() & counts.metrics.keys())
+    option = f"--metrics {','.join(names) or _ANY_METRIC}" if config is None else f"--config {quote(str(config))}"
+    return f"Score them: spanscore evaluate {quote(str(out))} {option} --out rows.jsonl"
 
 
 def read_stored_cases(
@@ -607,8 +590,6 @@ def read_stored_cases(
     """Yield the cases of a source, with redacted samples and explanations.
 
     Args:
-        trace_source: the stored traces.
-        settings: settings for reading spans.
         conditions: alternative conditions; empty = every unit matches.
         counts: counts of the units, which are updated.
         redactor: name of the redactor; empty = that of the settings.

@@ -1,4 +1,4 @@
-"""The sections of ``spanscore check``. Each reads part of the configuration and yields its errors and lines of output."""
+"""The topics of ``spanscore check``. Each reads a part of a configuration and yields its errors and lines of output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from ipaddress import ip_address
@@ -20,6 +20,7 @@ from spanscore.cli._cost_plan import CostPlan
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import confluent_config
 from spanscore.config.monitoring import AlertSettings
+from spanscore.config.reading import SecretMask
 from spanscore.config.sampling import Rule, head_shares
 from spanscore.config.sinks import SINK_SETTINGS, WebhookSettings
 from spanscore.config.tree import Configuration, ScorerSettings
@@ -58,28 +59,36 @@ from spanscore.wiring.outputs import check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
 from spanscore.wiring.sinks import WEBHOOK_WHEN
 
-MetricEntry: TypeAlias = dict[str, dict[str, Any]]
-"""An entry of ``metrics``: name → parameters."""
+Line: TypeAlias = str | Callable[[Sequence[CostPlan]], str]
+"""A line of ``check``, or a function that returns it from the known costs of a score of each metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeConfig:
-    """A configuration with its metrics, as far as they can be made here.
+class ConfigReport:
+    """A configuration file with its metrics, as far as they can be made here, and the result of its check.
 
     Attributes:
         settings: the settings; an invalid value is replaced by its default.
         metrics: metrics that can be made, with the offline judge, because only names, scales and fields are read.
-        made_entries: the entry of each of ``metrics`` in the file.
+        made_entries: name → parameters, the entry of each of ``metrics`` in the file.
         unmade: names of metrics that cannot be made, because their entry is wrong or a library is missing here.
         all_read: whether each entry of ``metrics`` could be read. If not, the wrong entries are left out; if none is left, a
             built-in metric takes their place, because the list may not be empty.
+        as_written: replaces each secret in a text by the name of its environment variable.
+        errors: problems of the file, a line each; empty while the topics are read.
+        missing: libraries, keys and files that this environment lacks, a line each; empty while the topics are read.
+        lines: topic → its lines, for a configuration without errors; empty while the topics are read.
     """
 
     settings: Configuration
     metrics: Sequence[Metric]
-    made_entries: Sequence[MetricEntry]
+    made_entries: Sequence[Mapping[str, Mapping[str, Any]]]
     unmade: tuple[str, ...]
     all_read: bool
+    as_written: SecretMask
+    errors: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
 
     @property
     def by_name(self) -> dict[str, Metric]:
@@ -108,15 +117,20 @@ class MadeConfig:
         of_sessions = self.session_metrics
         return [metric for metric in self.metrics if metric not in of_sessions]
 
+    def lines_with(self, costs: Sequence[CostPlan]) -> dict[str, tuple[str, ...]]:
+        """Return topic → its lines as texts; ``costs``: known costs of a score of each metric."""
+        return {
+            topic: tuple(line if isinstance(line, str) else line(costs) for line in lines)
+            for topic, lines in self.lines.items()
+        }
 
-Line: TypeAlias = str | Callable[[Sequence[CostPlan]], str]
-"""A line of ``check``, or a function that returns it from the known costs of a score of each metric."""
+
 Topic: TypeAlias = Iterator[ConfigurationError | Line]
 """The problems and the lines of a topic. ``check`` shows lines only if each problem of the file is a ``NotReadyError``.
 
 A topic may raise its last problem instead of yielding it.
 """
-TopicReader: TypeAlias = Callable[[MadeConfig], Topic]
+TopicReader: TypeAlias = Callable[[ConfigReport], Topic]
 
 _DAY_S: Final = 86_400.0
 _SMALL: Final = 0.05
@@ -141,9 +155,9 @@ def refusal_of(check: Callable[[], object], place: str = "") -> Iterator[Configu
 # --- sessions and remote scoring ------------------------------------------------------------------------------------
 
 
-def _sessions(made: MadeConfig) -> Topic:
-    settings, sessions = made.settings, made.settings.sessions
-    names = [*checked_session_metrics(made.session_metrics, (), ())]
+def _sessions(report: ConfigReport) -> Topic:
+    settings, sessions = report.settings, report.settings.sessions
+    names = [*checked_session_metrics(report.session_metrics, (), ())]
     if not names:
         return
     for rule in settings.sampling.rules:
@@ -166,25 +180,25 @@ def _sessions(made: MadeConfig) -> Topic:
         yield f"sampling rules are of units: none raises the rate of {', '.join(names)}"
 
 
-def _inner_units(made: MadeConfig) -> Topic:
-    also = made.settings.units.also
+def _inner_units(report: ConfigReport) -> Topic:
+    also = report.settings.units.also
     if not also:
         return
-    if made.whole:
-        yield from refusal_of(partial(checked_inner_metrics, also, [metric.name for metric in made.unit_metrics]))
+    if report.whole:
+        yield from refusal_of(partial(checked_inner_metrics, also, [metric.name for metric in report.unit_metrics]))
     for entry in also:
         names = "all metrics of units" if entry.metrics is None else ", ".join(entry.metrics)
         yield f"units.also: each {entry.group} below a recorded root is a unit of its own: {names}, rate {entry.rate:g}"
     yield "  the costs here are those of root units; each score of an inner unit costs as much as one of a root unit"
 
 
-def _remote_scoring(made: MadeConfig) -> Topic:
-    settings, remote = made.settings, made.settings.remote_scoring
+def _remote_scoring(report: ConfigReport) -> Topic:
+    settings, remote = report.settings, report.settings.remote_scoring
     if remote is None:
         return
     of_sessions = list[Metric]()
     with suppress(ConfigurationError):  # the topic of sessions reports it
-        of_sessions = made.session_metrics
+        of_sessions = report.session_metrics
     sessions = settings.sessions.model_copy(update={"metrics": tuple(of_sessions)})
     yield from refusal_of(partial(left_to_the_other, settings.model_copy(update={"sessions": sessions})))
     if remote.kafka is not None:
@@ -208,8 +222,8 @@ def _is_private(endpoint: str) -> bool:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def _spool(made: MadeConfig) -> Topic:
-    settings, spool = made.settings, made.settings.spool
+def _spool(report: ConfigReport) -> Topic:
+    settings, spool = report.settings, report.settings.spool
     if spool is None:
         return
     if settings.limits.job_queue != "memory":
@@ -233,12 +247,12 @@ def _spool(made: MadeConfig) -> Topic:
     yield f"  it holds prompts and answers, as the redactor returns them; its content survives {survives}"
 
 
-def _collect(made: MadeConfig) -> Topic:
-    settings, collect = made.settings, made.settings.collect
+def _collect(report: ConfigReport) -> Topic:
+    settings, collect = report.settings, report.settings.collect
     if collect is None:
         return
-    if made.whole:
-        yield from refusal_of(partial(check_conditions, collect.conditions, made.by_name, "collect.when"))
+    if report.whole:
+        yield from refusal_of(partial(check_conditions, collect.conditions, report.by_name, "collect.when"))
     yield from _file_problems("collect.out", collect.path)
     if settings.remote_scoring is not None or (settings.spool is not None and not settings.spool.score_here):
         yield "collect: the process that scores the units writes the cases, not this process"
@@ -254,8 +268,8 @@ def _collect(made: MadeConfig) -> Topic:
         yield f"  others can read {collect.path} now (mode {mode:04o}): writing the first case restricts it to its owner (0600)"
 
 
-def _outputs(made: MadeConfig) -> Topic:
-    outputs, capture = made.settings.outputs, made.settings.capture
+def _outputs(report: ConfigReport) -> Topic:
+    outputs, capture = report.settings.outputs, report.settings.capture
     if outputs.spans_to is not None:
         path = Path(outputs.spans_to).resolve()
         yield from _file_problems("outputs.spans_to", path)
@@ -267,18 +281,18 @@ def _outputs(made: MadeConfig) -> Topic:
         yield "outputs.span is false: scores are not on the units' spans"
 
 
-def _http_sinks(made: MadeConfig) -> Topic:
+def _http_sinks(report: ConfigReport) -> Topic:
     """Yield the problems and the destinations of the sinks that send messages. Wrong parameters are faults of the file."""
-    chosen = made.settings.capture.content
-    names: Sequence[Any] = made.settings.outputs.sinks  # a file has no objects
+    chosen = report.settings.capture.content
+    names: Sequence[Any] = report.settings.outputs.sinks  # a file has no objects
     for name, parameters in plugins.entries(names):
         if name not in SINK_SETTINGS:
             continue
         sink, destinations, of_units = SINK_SETTINGS[name](**parameters), list[Destination](), ""
         if isinstance(sink, WebhookSettings):
             of_units = f" for units with {' or '.join(sink.when)}, at most {sink.per_hour:,} an hour,"
-            if made.whole:
-                yield from refusal_of(partial(check_conditions, sink.conditions, made.by_name, WEBHOOK_WHEN))
+            if report.whole:
+                yield from refusal_of(partial(check_conditions, sink.conditions, report.by_name, WEBHOOK_WHEN))
         yield from refusal_of(partial(SINKS.make, name, parameters, open_outbox=destinations.append))
         content = exports_content(chosen if sink.content is None else sink.content)
         for destination in destinations:
@@ -298,16 +312,16 @@ def _file_problems(key: str, path: Path) -> Iterator[ConfigurationError]:
 # --- calibrations ---------------------------------------------------------------------------------------------------
 
 
-def _calibrations(made: MadeConfig) -> Topic:
-    settings = made.settings
+def _calibrations(report: ConfigReport) -> Topic:
+    settings = report.settings
     if not settings.monitoring.calibrations:
         return
     calibrations = calibrations_of(settings.monitoring.calibrations)
-    if made.whole:  # otherwise a file may belong to a metric that cannot be made
-        yield from refusal_of(partial(refuse_unknown, calibrations, made.metrics))
+    if report.whole:  # otherwise a file may belong to a metric that cannot be made
+        yield from refusal_of(partial(refuse_unknown, calibrations, report.metrics))
     present = dict[str, str]()
     with suppress(ConfigurationError):  # the judge cannot be made here, so its evaluator version is unknown
-        present = {metric.name: metric.evaluator_version for metric in metrics_of(made.of_metrics)}
+        present = {metric.name: metric.evaluator_version for metric in metrics_of(report.of_metrics)}
     for metric, saved in calibrations.items():
         yield f"{metric}: {_describe_calibration(saved, present.get(metric), settings)}"
 
@@ -335,14 +349,14 @@ def _describe_calibration(saved: SavedCalibration, evaluator_version: str | None
 # --- judge check ----------------------------------------------------------------------------------------------------
 
 
-def _judge_check(made: MadeConfig) -> Topic:
-    settings, judge_check = made.settings, made.settings.judge_check
+def _judge_check(report: ConfigReport) -> Topic:
+    settings, judge_check = report.settings, report.settings.judge_check
     if judge_check is None:
         return
-    if not made.whole:
+    if not report.whole:
         yield "judge check: its cost and power are not shown, because not every metric can be built"
         return
-    watched = watched_by(judge_check, made.by_name)
+    watched = watched_by(judge_check, report.by_name)
     yield from refusal_of(partial(FirstAnswers, judge_check.baseline_path))
     if not judge_check.path.exists():
         yield NotReadyError(f"there is no file {judge_check.path}; judge_check.golden_set needs it")
@@ -352,7 +366,7 @@ def _judge_check(made: MadeConfig) -> Topic:
     yield f"judge check: {labelled}, every {format_duration(every_s)}, for the judge of {', '.join(watched)}"
     yield partial(_describe_cost, [*watched], len(cases) * _DAY_S / every_s)
     yield f"  the first answers are kept in {judge_check.baseline_path}, which must outlive the process"
-    means = watched_means(settings.alerts, made.metrics, settings.units.also)
+    means = watched_means(settings.alerts, report.metrics, settings.units.also)
     for plan in judge_check_plans(judge_check, means, settings.monitoring):
         yield f"  {plan.metric}: {_describe_power(plan, len(cases))}"
 
@@ -390,10 +404,10 @@ def rule_lines(rules: Sequence[Rule]) -> Iterator[str]:
         yield f"at least {rule.rate:g} {f'when {conditions}' if conditions else 'always'}"
 
 
-def _sampling(made: MadeConfig) -> Topic:
+def _sampling(report: ConfigReport) -> Topic:
     """Yield the refusals of the rules, their unobvious consequences, and the weights of units without ``ot=th``."""
-    settings = made.settings
-    yield from _rule_problems(made)
+    settings = report.settings
+    yield from _rule_problems(report)
     yield from _describe_weights(settings)
     for rule in settings.sampling.rules:
         if rule.when.status == "error" and not settings.capture.score_failed:
@@ -413,11 +427,11 @@ def _sampling(made: MadeConfig) -> Topic:
             yield f"every unit waits for its score of {rule.when.score.metric}: the sampling rule {rule.name} uses it"
 
 
-def _rule_problems(made: MadeConfig) -> Iterator[ConfigurationError]:
-    sampling, key = made.settings.sampling, made.settings.sampling.key
-    if made.whole:
-        rates = {metric.name: sampling.rates_of(metric.name)[0] for metric in made.metrics}
-        yield from refusal_of(partial(check_screens, sampling.rules, made.metrics, rates), "sampling.rules: ")
+def _rule_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
+    sampling, key = report.settings.sampling, report.settings.sampling.key
+    if report.whole:
+        rates = {metric.name: sampling.rates_of(metric.name)[0] for metric in report.metrics}
+        yield from refusal_of(partial(check_screens, sampling.rules, report.metrics, rates), "sampling.rules: ")
     yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
 
 
@@ -453,17 +467,17 @@ def _conditions(rule: Rule) -> Iterator[str]:
 # --- metrics and parts ----------------------------------------------------------------------------------------------
 
 
-def _metrics(made: MadeConfig) -> Topic:
-    if made.all_read:
-        yield from map(ConfigurationError, _name_errors(made))
+def _metrics(report: ConfigReport) -> Topic:
+    if report.all_read:
+        yield from map(ConfigurationError, _name_errors(report))
     with suppress(ConfigurationError):  # the topics of juries and of sessions report it
-        yield from _bundle_problems(made)
-    yield from filter(None, (getattr(metric, "advice", None) for metric in made.metrics))
+        yield from _bundle_problems(report)
+    yield from filter(None, (getattr(metric, "advice", None) for metric in report.metrics))
 
 
-def _name_errors(made: MadeConfig) -> Iterator[str]:
-    settings, unmade = made.settings, made.unmade
-    names = Counter(metric.name for metric in made.metrics)
+def _name_errors(report: ConfigReport) -> Iterator[str]:
+    settings, unmade = report.settings, report.unmade
+    names = Counter(metric.name for metric in report.metrics)
     for name, times in names.items():
         if times > 1:
             yield f"metrics: {times} are called {name!r}; give each but one a name of its own: {{{name}: {{name: …}}}}"
@@ -487,9 +501,9 @@ def _find_unknown_names(keys: Iterable[str], names: Sequence[str], unmade: Seque
             yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(all_names) or 'none'}"
 
 
-def _bundle_problems(made: MadeConfig) -> Iterator[ConfigurationError]:
+def _bundle_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
     """Yield why metrics cannot share a question; metrics of units and of sessions are never asked together."""
-    entries = zip(made.metrics, of_juries(made.of_metrics), per_session(made.of_metrics), strict=True)
+    entries = zip(report.metrics, of_juries(report.of_metrics), per_session(report.of_metrics), strict=True)
     rows = [(metric, jury, kind) for metric, (_, _, jury), kind in entries]
     for of_sessions in (False, True):
         bundled = [(metric, jury) for metric, jury, kind in rows if kind is of_sessions]
@@ -500,9 +514,9 @@ def _bundle_problems(made: MadeConfig) -> Iterator[ConfigurationError]:
             )
 
 
-def _parts(made: MadeConfig) -> Topic:
+def _parts(report: ConfigReport) -> Topic:
     """Yield why parts that are selected by name cannot be made."""
-    settings = made.settings
+    settings = report.settings
     queue, redactor = settings.limits.job_queue, settings.redactor
     named: Mapping[str, tuple[Registry, Sequence[Any]]] = {
         "outputs.sinks": (SINKS, settings.outputs.sinks),
@@ -518,38 +532,38 @@ def _parts(made: MadeConfig) -> Topic:
     yield from refusal_of(partial(QUEUES.check_one, queue), "limits.job_queue: ")
 
 
-def _dimensions(made: MadeConfig) -> Topic:
+def _dimensions(report: ConfigReport) -> Topic:
     """Yield why dimensions are refused, such as too many combinations of dimensions and metrics for the instruments."""
-    settings, dimensions = made.settings, made.settings.monitoring.dimensions
+    settings, dimensions = report.settings, report.settings.monitoring.dimensions
     yield from refusal_of(partial(checked_dimensions, dimensions), "monitoring.dimensions: ")
     shadows = 0
     with suppress(ConfigurationError):  # the topic of second judges reports it
         shadows = len([*shadow_settings(settings)])
     place = "monitoring.dimensions: " if dimensions else "metrics: "
     compared = settings.compare is not None
-    yield from refusal_of(partial(refuse_too_many, made.metrics, dimensions, shadows, compared=compared), place)
+    yield from refusal_of(partial(refuse_too_many, report.metrics, dimensions, shadows, compared=compared), place)
     for key, values in dimensions.items():
         yield f"sums and alerts are split by {key}: {', '.join(values)}; any other value is in the sums only, as other"
 
 
-def _alerts(made: MadeConfig) -> Topic:
+def _alerts(report: ConfigReport) -> Topic:
     """Yield why the alerts on a metric, or on inner units, are refused."""
 
     def plan(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], *also: InnerUnit) -> None:
-        plans_of(watched_means(alerts, metrics, also), made.settings.monitoring)
+        plans_of(watched_means(alerts, metrics, also), report.settings.monitoring)
 
-    for metric in made.metrics:
-        own = {name: alert for name, alert in made.settings.alerts.items() if name == metric.name}
+    for metric in report.metrics:
+        own = {name: alert for name, alert in report.settings.alerts.items() if name == metric.name}
         yield from refusal_of(partial(plan, own, [metric]))
-    for entry in made.settings.units.also:
-        yield from refusal_of(partial(plan, {}, made.metrics, entry))
+    for entry in report.settings.units.also:
+        yield from refusal_of(partial(plan, {}, report.metrics, entry))
 
 
-def _offline(made: MadeConfig) -> Topic:
+def _offline(report: ConfigReport) -> Topic:
     """Yield the blind spots of metrics with the offline judge."""
-    if made.settings.judge.model == "lexical":  # ``made.metrics`` have the offline judge in any case
-        own = made.settings.embeddings not in (None, "lexical")
-        yield from blind_spots(metric for metric in made.metrics if not (own and hasattr(metric, "embeddings")))
+    if report.settings.judge.model == "lexical":  # ``report.metrics`` have the offline judge in any case
+        own = report.settings.embeddings not in (None, "lexical")
+        yield from blind_spots(metric for metric in report.metrics if not (own and hasattr(metric, "embeddings")))
 
 
 TOPICS: Final[Mapping[str, TopicReader]] = {

@@ -66,12 +66,13 @@ def baseline(
         raise ConfigurationError("\n".join(short) or f"{prometheus} has no such scores in the last {since}")
     with writing(out):
         out.write_text(profiles_text({evaluator.metric: of for evaluator, of in baselines.items()}), encoding="utf-8")
+    notes = [*short, *(line for evaluator, of in baselines.items() for line in _notes(evaluator.metric, of))]
     if as_json:
-        typer.echo(json.dumps(_as_json(baselines, short, out), indent=2))
+        typer.echo(json.dumps(_as_json(baselines, notes, out), indent=2))
         return
     console = Terminal(highlight=False, markup=False)
     console.print(_table(baselines))
-    for line in (*short, *(line for evaluator, of in baselines.items() for line in _notes(evaluator.metric, of))):
+    for line in notes:
         console.print(Text(f"– {line}"))
     console.print(Text(f"\nwritten to {out}; for the configuration:\nalerts:"), soft_wrap=True)
     for evaluator, of in baselines.items():
@@ -191,7 +192,7 @@ def _alert(of: LearnedBaseline, out: Path) -> str:
     return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
 
 
-def _as_json(baselines: Mapping[ScoredEvaluator, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:
+def _as_json(baselines: Mapping[ScoredEvaluator, LearnedBaseline], notes: Sequence[str], out: Path) -> dict[str, Any]:
     return {
         "file": str(out),
         "baselines": [
@@ -204,5 +205,5 @@ def _as_json(baselines: Mapping[ScoredEvaluator, LearnedBaseline], short: Sequen
             }
             for evaluator, of in baselines.items()
         ],
-        "notes": [*short, *(line for evaluator, of in baselines.items() for line in _notes(evaluator.metric, of))],
+        "notes": notes,
     }

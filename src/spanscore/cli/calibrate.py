@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,7 +24,6 @@ from spanscore.core.codecs.text import json_in
 from spanscore.core.printable import TextTable, format_count, names_listed, printable
 from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
-from spanscore.core.span import UnitKey
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
@@ -242,22 +241,13 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
         ConfigurationError: the file has no labels, or labels of several names.
     """
     with stored_spans(str(path)) as spans:
-        annotations = [
-            (unit, annotation) for unit, every in human_labels_of(Spans.read(spans)).items() for annotation in every
-        ]
+        labels = [(unit, label) for unit, every in human_labels_of(Spans.read(spans)).items() for label in every]
     samples = []
-    for line, (unit, annotation) in enumerate(annotations, 1):
-        if annotation.quality is not None:
-            trace, span = unit.split("/")
-            passed = annotation.quality >= UNIT_INTERVAL.pass_at
-            label = Annotation(
-                name=annotation.name,
-                value=passed,
-                annotator=annotation.annotator,
-                when_ns=annotation.when_ns,
-                unit=UnitKey(int(trace, 16), int(span, 16)),
-            )
-            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=label))
+    for line, (unit, label) in enumerate(labels, 1):
+        if label.quality is not None:
+            passed, trace = label.quality >= UNIT_INTERVAL.pass_at, unit.partition("/")[0]
+            own = replace(label, value=passed)
+            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=own))
     if not samples:
         raise ConfigurationError(f"{path} holds no labels: give a file of labels, and this one as --scores")
     return of_name(samples, name, path)
@@ -401,7 +391,6 @@ def _read_facts(
 
     Args:
         labels: label of each line; None if the line has no such properties.
-        units: the unit of each label.
         pairs: the human's and the judge's verdict of each label.
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
@@ -538,10 +527,7 @@ def calibrate_judge(
 
     Args:
         file: file of the labels, for error messages.
-        metric: metric of the judge.
-        samples: the labels.
         verdicts: verdicts of one evaluator version.
-        scale: looks up the metric's scale.
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
     Raises:
@@ -601,18 +587,20 @@ def scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
 
     @cache
     def scale() -> Scale:
-        if config is not None:
-            named = {metric.name: metric.scale for metric in valid(config).metrics}
-        else:
-            named = {name: kind.scale for name, kind in built_ins().items() if isinstance(kind.scale, Scale)}
-        scale = named.get(metric) or named.get(own_name(metric))
-        if scale is None:
+        scale = getattr(look_up_metric(metric, config), "scale", None)
+        if not isinstance(scale, Scale):
             raise ConfigurationError(
                 f"the scale of {metric!r} is not known: add --config spanscore.yaml, or write true and false"
             )
         return scale
 
     return scale
+
+
+def look_up_metric(metric: str, config: Path | None) -> Any:
+    """Return the metric of a configuration, without one the class of a built-in metric; None if there is no such metric."""
+    metrics: Mapping[str, Any] = built_ins() if config is None else valid(config).by_name
+    return metrics.get(metric) or metrics.get(own_name(metric))
 
 
 def has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale]) -> bool:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore import semconv
-from spanscore.cli._config_report import ConfigReport, config_report
+from spanscore.cli._config_report import config_report
 from spanscore.cli._cost_plan import (
     FORMS,
     DayPlan,
@@ -26,7 +26,7 @@ from spanscore.cli._cost_plan import (
 )
 from spanscore.cli._options import ContextTokens, option_parser
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
-from spanscore.cli._topics import MadeConfig, Topic
+from spanscore.cli._topics import ConfigReport, Topic
 from spanscore.config.messages import wrong_settings
 from spanscore.config.serving import ServeSettings
 from spanscore.core.printable import TextTable, format_duration, format_number, format_usd
@@ -144,17 +144,17 @@ def check(
         raise typer.Exit(_NOT_READY)
 
 
-def _serve(made: MadeConfig) -> Topic:
-    serve = made.settings.serve
+def _serve(report: ConfigReport) -> Topic:
+    serve = report.settings.serve
     if serve != ServeSettings():
         yield from plan_of_serve.problems(serve)
         yield from plan_of_serve.describe_serve(serve)
 
 
-def _work(made: MadeConfig) -> Topic:
-    if worker_plan.reads(made.settings):
-        yield from worker_plan.problems(made.settings)
-        yield from (f"spanscore worker: {line}" for line in worker_plan.describe_sources(made.settings))
+def _work(report: ConfigReport) -> Topic:
+    if worker_plan.reads(report.settings):
+        yield from worker_plan.problems(report.settings)
+        yield from (f"spanscore worker: {line}" for line in worker_plan.describe_sources(report.settings))
 
 
 def _print_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
@@ -283,6 +283,8 @@ def _plain(value: Any) -> str:
         return f"{{{', '.join(f'{name}: {_plain(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

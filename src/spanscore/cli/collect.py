@@ -55,11 +55,11 @@ def collect(
     ([bold]capture.content[/bold]). No judge is called.
     """
     typer.echo("Collect: loading libraries …", err=True)  # this takes seconds
-    from spanscore.cli._stored_traces import CollectRun
+    from spanscore.cli._stored_traces import collect_cases
 
-    CollectRun(
-        source=source,
-        out=out,
+    collect_cases(
+        source,
+        out,
         when=when or (),
         sample=sample,
         seed=seed,
@@ -68,4 +68,4 @@ def collect(
         since=since,
         until=until,
         as_json=as_json,
-    ).run()
+    )

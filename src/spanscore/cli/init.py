@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._config_report import ConfigReport, config_report
+from spanscore.cli._config_report import config_report
+from spanscore.cli._topics import ConfigReport
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import find_metric, metric_doc_of
 

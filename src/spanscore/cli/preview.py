@@ -29,16 +29,16 @@ def preview(
     in the stored spans are ignored, so that you can try a changed configuration on last week's spans.
     """
     typer.echo("Preview: loading libraries …", err=True)  # this takes seconds
-    from spanscore.cli._stored_traces import PreviewRun
+    from spanscore.cli._stored_traces import preview_traces
 
-    interrupted = PreviewRun(
-        config=config,
-        source=source,
+    interrupted = preview_traces(
+        config,
+        source,
         since=since,
         until=until,
         limit=limit,
         context_tokens=context_tokens,
         as_json=as_json,
-    ).run()
+    )
     if interrupted:
         raise typer.Exit(INTERRUPTED)

@@ -48,9 +48,9 @@ def report(
                 f"{printable(file)} holds no spans: it must have OTLP-JSON lines, as spanscore demo --out FILE and the "
                 "Collector's file exporter write them"
             )
-        found = write(chain([first], spans), out, title=title, calibrations=calibrations)
-    if not (found.units or found.conversations):
+        summary = write(chain([first], spans), out, title=title, calibrations=calibrations)
+    if not (summary.units or summary.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
-    typer.echo(printable(findings.headline(found)))
-    whole = f" and {format_count(found.conversations, 'conversation')}" if found.conversations else ""
-    typer.echo(f"{out}: {format_count(found.scores, 'score')} of {format_count(found.units, 'unit')}{whole}")
+    typer.echo(printable(findings.headline(summary)))
+    whole = f" and {format_count(summary.conversations, 'conversation')}" if summary.conversations else ""
+    typer.echo(f"{out}: {format_count(summary.scores, 'score')} of {format_count(summary.units, 'unit')}{whole}")

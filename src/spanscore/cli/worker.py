@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import current_process, parent_process
 from multiprocessing.connection import wait
@@ -49,24 +50,19 @@ def in_processes(number: int, work: Work, say: Say) -> int:
     A process that crashes or is killed is restarted, and its units are read again by some process. A process that ends within
     ten seconds of its start, or with an exit code that requires a person, ends all processes.
 
-    Args:
-        number: number of processes.
-        work: function that each process runs.
-        say: prints a line.
-
     Returns:
         The exit code: 0 if each process ended with 0, otherwise the first other code.
     """
     return _Processes(work, say).run(number)
 
 
+@dataclass(slots=True)
 class _Processes:
-    def __init__(self, work: Work, say: Say) -> None:
-        self._work = work
-        self._say = say
-        self._running: dict[int, tuple[SpawnProcess, float]] = {}
-        self._code = 0
-        self._ending = False
+    _work: Work
+    _say: Say
+    _running: dict[int, tuple[SpawnProcess, float]] = field(default_factory=dict)
+    _code: int = 0
+    _ending: bool = False
 
     def run(self, number: int) -> int:
         signal.signal(signal.SIGTERM, self._pass_on)
@@ -79,7 +75,7 @@ class _Processes:
                 wait([process.sentinel for process, _ in self._running.values()])
                 for place, (process, since_s) in [*self._running.items()]:
                     if process.exitcode is not None:
-                        self._ended(place, process.exitcode, monotonic() - since_s)
+                        self._handle_end(place, process.exitcode, monotonic() - since_s)
         finally:
             self._pass_on(signal.SIGTERM)  # if a process could not be started; otherwise all have ended
         return self._code
@@ -94,7 +90,7 @@ class _Processes:
         if self._ending:  # the signal came during the start
             process.terminate()
 
-    def _ended(self, place: int, code: int, lived_s: float) -> None:
+    def _handle_end(self, place: int, code: int, lived_s: float) -> None:
         del self._running[place]
         code = code if code >= 0 else _SIGNALED - code
         again = not self._ending and lived_s >= BRIEF_S and code not in _FOR_GOOD

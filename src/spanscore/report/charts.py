@@ -1,7 +1,8 @@
 """SVG charts of a metric, without a script: a trend with its interval, and histograms.
 
-A chart fills the width of its container: horizontal positions are percentages, heights are pixels, and text keeps its size.
-Colours and margins are in the page's style sheet, so that charts follow the dark mode and the printer.
+A chart is markup in which every text is escaped. It fills the width of its container: horizontal positions are percentages,
+heights are pixels, and text keeps its size. Colours and margins are in the page's style sheet, so that charts follow the dark
+mode and the printer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 from html import escape
 from itertools import chain, pairwise
 from math import ceil, floor, log10
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -46,18 +47,6 @@ _STEPS_S: Final = (
 """Seconds between two labels of time."""
 
 
-class Chart(NamedTuple):
-    """One chart.
-
-    Attributes:
-        on: scale on which scores are counted; empty for a trend.
-        svg: markup in which every text is escaped.
-    """
-
-    on: str
-    svg: str
-
-
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """A linear map from values to positions between two ends."""
@@ -71,7 +60,7 @@ class _Axis:
         return round(self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin), 2)
 
 
-def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
+def trend(metric: MetricSummary, summary: ReportSummary) -> str | None:
     """Return the means of a metric over time; None if no row of it has a time."""
     buckets = metric.buckets
     if not any(bucket.scores or bucket.outcomes for bucket in buckets):
@@ -92,10 +81,10 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
         *_points(metric, x, y),
         *(_column(x, bucket, "hover", 0, _TREND_PX, _describe_bucket(bucket, summary)) for bucket in buckets),
     ]
-    return Chart("", _svg(_TREND_PX, parts))
+    return _svg(_TREND_PX, parts)
 
 
-def shares(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
+def shares(metric: MetricSummary, summary: ReportSummary) -> str | None:
     """Return the shares of a metric's categories over time, stacked; None without categories or times."""
     buckets = [bucket for bucket in metric.buckets if bucket.shares]
     if not buckets:
@@ -113,7 +102,7 @@ def shares(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
             )
             below += share
         parts.append(_column(x, bucket, "hover", 0, _SHARES_PX, _describe_shares(bucket, summary)))
-    return Chart("", _svg(_SHARES_PX, parts))
+    return _svg(_SHARES_PX, parts)
 
 
 def drawn_categories(metric: MetricSummary) -> list[str]:
@@ -136,18 +125,18 @@ def _describe_shares(bucket: Bucket, summary: ReportSummary) -> str:
     return "\n".join([when, *(f"{word} {percent(share)}" for word, share in largest)])
 
 
-def histograms(metric: MetricSummary) -> list[Chart]:
-    """Return the distribution of the scores on quality, and on the metric's own scale if that is another scale."""
+def histograms(metric: MetricSummary) -> dict[str, str]:
+    """Return scale → chart of the distribution: on quality, and on the metric's own scale if that is another scale."""
+    charts = dict[str, str]()
     if not metric.points:
-        return []
-    charts = []
+        return charts
     if metric.on_quality:
         pairs = [(weight, quality) for weight, quality, _ in metric.points]
-        charts.append(_histogram(pairs, _bins(metric, (0.0, 1.0)), _QUALITY, metric, passes=True))
+        charts[_QUALITY] = _histogram(pairs, _bins(metric, (0.0, 1.0)), _QUALITY, metric, passes=True)
     if not metric.on_quality or metric.range != (0.0, 1.0) or metric.direction == "lower":
         bounds = metric.range or _bounds([value for _, _, value in metric.points])
         pairs = [(weight, value) for weight, _, value in metric.points]
-        charts.append(_histogram(pairs, _bins(metric, bounds), _own_scale(metric), metric))
+        charts[_own_scale(metric)] = _histogram(pairs, _bins(metric, bounds), _own_scale(metric), metric)
     return charts
 
 
@@ -164,15 +153,10 @@ def _means(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
     """Return the axis of the means and its ticks."""
     if metric.on_quality:
         return _Axis(-0.02, 1.02, _MEANS_PX, 0), (0, 0.25, 0.5, 0.75, 1)
-    low, high = _levels(metric.buckets)
+    levels = (level for bucket in metric.buckets for level in (bucket.mean, bucket.low, bucket.high))
+    low, high = _bounds([level for level in levels if level is not None] or [0.0])
+    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)  # an open scale has a margin of 5 %
     return _Axis(low, high, _MEANS_PX, 0), _ticks(low, high, 5)
-
-
-def _levels(buckets: Sequence[Bucket]) -> tuple[float, float]:
-    """Return the ends of an open scale: the drawn values with a margin of 5 %."""
-    drawn = [level for bucket in buckets for level in (bucket.mean, bucket.low, bucket.high) if level is not None]
-    low, high = _bounds(drawn or [0.0])
-    return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
 def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis, height: int = _TREND_PX) -> Iterator[str]:
@@ -307,7 +291,7 @@ def _histogram(
     metric: MetricSummary,
     *,
     passes: bool = False,
-) -> Chart:
+) -> str:
     shares, counts = _spread(pairs, bins)
     x = _Axis(bins[0][0], bins[-1][1], 0, 100)
     y = _Axis(0, max(shares), _HISTOGRAM_PX, 0)
@@ -324,7 +308,7 @@ def _histogram(
         tooltip = f"{name}: {share:.1f} % of {metric.noun}s ({scored:,} scored)"
         parts.append(_rect(x(low) + 0.05 * width, y(share), 0.9 * width, _HISTOGRAM_PX - y(share), "share"))
         parts.append(_rect(x(low), 0, width, _HISTOGRAM_PX, "hover", tooltip))
-    return Chart(title, _svg(_HISTOGRAM_PX, [*parts, *(_thresholds(metric, x) if passes else ())]))
+    return _svg(_HISTOGRAM_PX, [*parts, *(_thresholds(metric, x) if passes else ())])
 
 
 def _spread(

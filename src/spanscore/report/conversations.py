@@ -23,25 +23,8 @@ from spanscore.report.excerpts import (
     shorten_to_line,
 )
 from spanscore.report.rows import ReportRow, unit_name
-from spanscore.report.spans import Spans, turns_of
+from spanscore.report.spans import OPEN, Spans, turns_of
 from spanscore.report.summaries import ReportSummary
-
-
-@dataclass(frozen=True, slots=True)
-class WholeScore:
-    """A score of a whole conversation by one metric.
-
-    Attributes:
-        row: the score.
-        turns: number of turns that were judged; 0 = not known.
-        end: the way in which the conversation ended, as ``SessionEnd``.
-        provisional: whether the conversation went on, so that the score is in no mean.
-    """
-
-    row: ReportRow
-    turns: int
-    end: str
-    provisional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +32,14 @@ class Conversation:
     """The turns and scores of one conversation.
 
     Attributes:
-        id: id of the conversation.
         turns: root spans of its units in the order of time; empty if the file has none.
-        scores: scores of the whole conversation, final scores before provisional scores.
+        scores: scores of the whole conversation with their evaluation spans, final scores before provisional scores, which
+            are in no mean because the conversation went on.
     """
 
     id: str
     turns: tuple[SpanData, ...]
-    scores: tuple[WholeScore, ...]
+    scores: tuple[tuple[ReportRow, SpanData], ...]
 
 
 def conversations(spans: Spans) -> list[Conversation]:
@@ -68,7 +51,7 @@ def conversations(spans: Spans) -> list[Conversation]:
     return sorted(kept, key=lambda conversation: conversation.turns[0].start_ns if conversation.turns else 0)
 
 
-def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
+def _scores(conversation: str, spans: Spans) -> Iterator[tuple[ReportRow, SpanData]]:
     """Yield the final scores, and the provisional scores that saw more turns."""
     final, going_on = spans.conversations.get(conversation, {}), spans.provisional.get(conversation, {})
     later = {
@@ -76,18 +59,17 @@ def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
         for metric, span in going_on.items()
         if metric not in final or turns_of(span) > turns_of(final[metric])
     }
-    for provisional, spans_of in ((False, final), (True, later)):
-        for metric, span in spans_of.items():
-            end = as_text(span.attributes[semconv.SESSION_END])
-            yield WholeScore(spans.conversation_row(conversation, metric, span), turns_of(span), end, provisional)
+    for metric, span in (*final.items(), *later.items()):
+        yield spans.conversation_row(conversation, metric, span), span
 
 
 def _turns(spans: Spans) -> dict[str, list[SpanData]]:
     """Return the units of each conversation, in the order of time."""
     turns: dict[str, list[SpanData]] = {}
     for span in _units(spans):
-        conversation = _conversation_of(span, spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}))
-        if conversation:
+        evaluations = spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}).values()
+        ids = map(_read_conversation_id, (span, *evaluations))  # evaluations may use another convention
+        if conversation := next(filter(None, ids), ""):
             turns.setdefault(conversation, []).append(span)
     for units in turns.values():
         units.sort(key=lambda span: (span.start_ns, span.end_ns))
@@ -112,12 +94,6 @@ def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
         seen.add(above)
         yield above
         above = within[above].parent_id if above in within else None
-
-
-def _conversation_of(span: SpanData, evaluations: Mapping[str, SpanData]) -> str:
-    """Return the conversation id of a unit's span, otherwise of its evaluations, which may use another convention."""
-    ids = (_read_conversation_id(each) for each in (span, *evaluations.values()))
-    return next((name for name in ids if name), "")
 
 
 def _read_conversation_id(span: SpanData) -> str:
@@ -149,7 +125,7 @@ def cards(conversations: Sequence[Conversation], units: ReportUnits, summary: Re
 def _lowest(conversation: Conversation, units: ReportUnits) -> float:
     """Return the lowest quality of the conversation or of a turn, by a judge or a person; 1 without a quality."""
     names = [_name(turn) for turn in conversation.turns]
-    rows = chain((score.row for score in conversation.scores), *(units.rows.get(name, ()) for name in names))
+    rows = chain((row for row, _ in conversation.scores), *(units.rows.get(name, ()) for name in names))
     labels = chain.from_iterable(units.human_labels.get(name, ()) for name in names)
     qualities = [*(row.quality for row in rows), *(label.quality for label in labels)]
     return min((quality for quality in qualities if quality is not None), default=1.0)
@@ -158,14 +134,15 @@ def _lowest(conversation: Conversation, units: ReportUnits) -> float:
 def _card(conversation: Conversation, units: ReportUnits, summary: ReportSummary) -> dict[str, Any]:
     turns = conversation.turns
     first = max(0, len(turns) - MOST_TURNS)
-    begun = turns[0].start_ns if turns else next((score.row.time_ns for score in conversation.scores), None)
+    begun = turns[0].start_ns if turns else next((row.time_ns for row, _ in conversation.scores), None)
     chips, rows = list[Chip](), list[dict[str, str]]()
-    for score in conversation.scores:
-        seen = format_count(score.turns, "turn") if score.turns else ""
-        rows.append({**score_row(score.row), "of": ", ".join(filter(None, [seen, _ENDS.get(score.end, score.end)]))})
-        if score.row.value is not None:
-            text = build_score_chip(score.row)
-            chips.append(Chip(f"{text.text} so far", "") if score.provisional else text)
+    for row, span in conversation.scores:
+        judged, end = turns_of(span), as_text(span.attributes[semconv.SESSION_END])
+        seen = format_count(judged, "turn") if judged else ""
+        rows.append({**score_row(row), "of": ", ".join(filter(None, [seen, _ENDS.get(end, end)]))})
+        if row.value is not None:
+            chip = build_score_chip(row)
+            chips.append(Chip(f"{chip.text} so far", "") if end == OPEN else chip)
     return {
         "id": conversation.id,
         "title": shorten_to_line(units.excerpt(_name(turns[0])).question if turns else None) or conversation.id,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
-from spanscore.core.span import SpanData, SpanStatus, Unit, UnitKey
+from spanscore.core.sample import Annotation
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.report import findings as say
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
@@ -16,49 +17,32 @@ from spanscore.report.summaries import ReportSummary
 from spanscore.samples.genai import GenAIExtractor
 
 
-@dataclass(frozen=True, slots=True)
-class PersonAnnotation:
-    """A label that a person gave to a unit.
+def human_labels_of(spans: Spans) -> Mapping[str, tuple[Annotation, ...]]:
+    """Return unit name → its human labels by time: the latest label per label name and annotator.
 
-    Attributes:
-        name: name of the label.
-        value: value as it was given: a word of the label's scale, or a figure.
-        quality: [0, 1], 1 is good; None = its scale is not known.
-        annotator: name of the person, or ``human``.
-        comment: None = absent, or it was not exported.
-        when_ns: time of the label, nanoseconds since the epoch.
+    The value of a label is a text: a word of its scale, or a figure.
     """
-
-    name: str
-    value: str
-    quality: float | None
-    annotator: str
-    comment: str | None
-    when_ns: int
-
-
-def human_labels_of(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
-    """Return unit name → its human labels by time: the latest label per label name and annotator."""
     return {
         unit_name(key): tuple(
-            sorted((_label(*who, span) for who, span in by_person.items()), key=lambda label: label.when_ns)
+            _label(key, *who, span) for who, span in sorted(by_person.items(), key=lambda item: item[1].end_ns)
         )
         for key, by_person in spans.human_labels.items()
     }
 
 
-def _label(name: str, annotator: str, span: SpanData) -> PersonAnnotation:
+def _label(unit: UnitKey, name: str, annotator: str, span: SpanData) -> Annotation:
     attributes = span.attributes
     value = plain_number(attributes.get(semconv.EVALUATION_SCORE_VALUE))
     quality = plain_number(attributes.get(semconv.QUALITY, value))
     word, comment = attributes.get(semconv.EVALUATION_SCORE_LABEL), attributes.get(semconv.EVALUATION_EXPLANATION)
-    return PersonAnnotation(
+    return Annotation(
         name=safe_text(name),
         value=safe_text(as_text(word)) if word is not None else say.figure(value),
-        quality=None if quality is None else float(quality),
         annotator=safe_text(annotator),
         comment=None if comment is None else safe_text(as_text(comment)),
         when_ns=span.end_ns,
+        unit=unit,
+        quality=None if quality is None else float(quality),
     )
 
 
@@ -95,14 +79,14 @@ def build_score_chip(row: ReportRow) -> Chip:
     return Chip(f"{say.readable(row.metric)} {_format_score(row)}", row.label or "")
 
 
-def human_label_chip(label: PersonAnnotation) -> Chip:
+def human_label_chip(label: Annotation) -> Chip:
     """Return the chip of a human label."""
     good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
     by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
     return Chip(f"{say.readable(label.name)}: {label.value}{by}", f"{good} person".strip())
 
 
-def format_comments(labels: Sequence[PersonAnnotation]) -> list[str]:
+def format_comments(labels: Sequence[Annotation]) -> list[str]:
     """Return the comments of labels, each behind the name of its annotator if the name is known."""
     who = ("" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: " for label in labels)
     return [
@@ -155,26 +139,6 @@ def _format_score(row: ReportRow) -> str:
 MAX_BRANCHES = 200
 MAX_DEPTH = 12
 """Largest drawn depth. Deeper spans are drawn at this depth, because the page has no space to the right."""
-_NS_PER_MS = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class SpanNode:
-    """One span of a tree.
-
-    Attributes:
-        name: name of the span.
-        depth: 0 for the unit's root.
-        after_ms: milliseconds from the root's start to the start of the span.
-        took_ms: duration in milliseconds.
-        status: status of the span.
-    """
-
-    name: str
-    depth: int
-    after_ms: float
-    took_ms: float
-    status: SpanStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +150,7 @@ class UnitExcerpt:
         answer: None = absent, or it was not captured.
         contexts: None = nothing was retrieved or captured; empty = the retrieval found nothing.
         captured: whether the spans have any content.
-        branches: spans in the order in which they are drawn; empty without a trace.
+        branches: spans and their depths, 0 for the root, in the order in which they are drawn; empty without a trace.
         left_out: number of spans that are not drawn.
     """
 
@@ -194,7 +158,7 @@ class UnitExcerpt:
     answer: str | None = None
     contexts: tuple[str, ...] | None = None
     captured: bool = True
-    branches: tuple[SpanNode, ...] = ()
+    branches: tuple[tuple[SpanData, int], ...] = ()
     left_out: int = 0
 
 
@@ -204,11 +168,10 @@ class ReportUnits(NamedTuple):
     Attributes:
         rows: rows of each unit, including scores that feedback started.
         human_labels: human labels of each unit, in the order of time.
-        excerpt: returns the excerpt of a unit.
     """
 
     rows: Mapping[str, Sequence[ReportRow]]
-    human_labels: Mapping[str, Sequence[PersonAnnotation]]
+    human_labels: Mapping[str, Sequence[Annotation]]
     excerpt: Callable[[str], UnitExcerpt]
 
 
@@ -239,18 +202,16 @@ def excerpt_of_spans(unit: str, spans: Spans) -> UnitExcerpt:
     return replace(excerpt, question=single.user_input, answer=single.response, contexts=contexts)
 
 
-def _draw_tree(key: UnitKey, spans: Sequence[SpanData]) -> tuple[SpanNode, ...]:
+def _draw_tree(key: UnitKey, spans: Sequence[SpanData]) -> tuple[tuple[SpanData, int], ...]:
     children: dict[int | None, list[SpanData]] = {}
     root = next((span for span in spans if span.span_id == key.span_id), None)
     for span in reversed(spans):  # taken from the end of a list below, so the earliest child comes first
         if span is not root:
             children.setdefault(span.parent_id, []).append(span)
     waiting = [(root, 0)] if root is not None else []
-    drawn: list[SpanNode] = []
-    while waiting and root is not None and len(drawn) < MAX_BRANCHES:
+    drawn: list[tuple[SpanData, int]] = []
+    while waiting and len(drawn) < MAX_BRANCHES:
         span, depth = waiting.pop()
-        after_ms = max(0, span.start_ns - root.start_ns) / _NS_PER_MS
-        took_ms = max(0, span.end_ns - span.start_ns) / _NS_PER_MS
-        drawn.append(SpanNode(safe_text(span.name), depth, after_ms, took_ms, span.status))
+        drawn.append((span, depth))
         waiting += [(child, min(depth + 1, MAX_DEPTH)) for child in children.pop(span.span_id, ())]
     return tuple(drawn)

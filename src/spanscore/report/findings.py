@@ -194,9 +194,7 @@ def why_unscored(why: Unscored) -> str:
 def threshold(kind: Kind, pass_at: Sequence[float]) -> str:
     """Return the lowest quality that passes in words: "pass at 0.5 (default)"; empty for pass/fail metrics, and if not known.
 
-    Args:
-        kind: kind of the metric's scale.
-        pass_at: lowest qualities that pass, ascending; several if it was changed.
+    ``pass_at`` has several qualities, ascending, if it was changed.
     """
     if kind in PASS_FAIL or not pass_at:
         return ""

@@ -12,20 +12,19 @@ from typing import Any
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import format_count, format_usd
+from spanscore.core.sample import Annotation
 from spanscore.core.score import PASS_FAIL, known_sum
 from spanscore.core.span import SpanData
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.monitoring.calibration import SavedCalibration
-from spanscore.monitoring.estimates import WORTH_TELLING, MeanInterval
+from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
 from spanscore.report.conversations import Conversation, cards, conversations
 from spanscore.report.excerpts import (
-    PersonAnnotation,
     ReportUnits,
-    SpanNode,
     build_score_chip,
     cut_contexts,
     cut_text,
@@ -38,7 +37,7 @@ from spanscore.report.excerpts import (
     score_row,
     shorten_to_line,
 )
-from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, some_of_each
+from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, failures_of, some_of_each
 from spanscore.report.spans import Spans
 from spanscore.report.summaries import (
     MIN_DROP,
@@ -63,8 +62,6 @@ def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversation
     """Return the page as one HTML text.
 
     Args:
-        summary: figures of the page.
-        units: rows, labels and excerpts of the units.
         title: name of the scored application, shown next to the finding.
         conversations: conversations in any order.
 
@@ -120,7 +117,9 @@ def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None
     }
     metrics = sorted({metric for rows in scored.values() for metric in rows})
     human_labels = units.human_labels
-    order = sorted(human_labels, key=lambda unit: (_lowest(human_labels[unit]), -human_labels[unit][-1].when_ns))
+    order = sorted(
+        human_labels, key=lambda unit: (min(map(_quality, human_labels[unit])), -(human_labels[unit][-1].when_ns or 0))
+    )
     shown = order[:MAX_LABELLED]
     return {
         "finding": f"People rated {format_count(len(units.human_labels), 'unit')}",
@@ -134,14 +133,14 @@ def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None
 
 
 def _label_rows(
-    labels: Mapping[str, Sequence[PersonAnnotation]],
+    labels: Mapping[str, Sequence[Annotation]],
     scored: Mapping[str, Mapping[str, ReportRow]],
     metrics: Sequence[str],
 ) -> Iterator[list[str]]:
     labelled = [(label, unit) for unit, own in labels.items() for label in own]
     units_of: dict[tuple[str, str], set[str]] = {}
-    for label, unit in sorted(labelled, key=lambda pair: (pair[0].name, _quality(pair[0]), pair[0].value)):
-        units_of.setdefault((label.name, label.value), set()).add(unit)
+    for label, unit in sorted(labelled, key=lambda pair: (pair[0].name, _quality(pair[0]), str(pair[0].value))):
+        units_of.setdefault((label.name, str(label.value)), set()).add(unit)
     for (name, value), units in units_of.items():
         means = list[str]()
         for metric in metrics:
@@ -173,11 +172,7 @@ def _labelled_unit(
     }
 
 
-def _lowest(labels: Sequence[PersonAnnotation]) -> float:
-    return min(map(_quality, labels))
-
-
-def _quality(label: PersonAnnotation) -> float:
+def _quality(label: Annotation) -> float:
     return 1.0 if label.quality is None else label.quality
 
 
@@ -217,10 +212,13 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
         "finding": say.metric_finding(metric, summary),
         "about": _about(metric),
         "trend": None if metric.mean is None and metric.shares else charts.trend(metric, summary),
-        "spreads": [] if metric.shares else charts.histograms(metric),
+        "spreads": {} if metric.shares else charts.histograms(metric),
         "shares": charts.shares(metric, summary),
         "share_keys": [(place, safe_text(word)) for place, word in enumerate(charts.drawn_categories(metric))],
-        "share_table": [_share_row(word, share) for word, share in metric.shares.items()],
+        "share_table": [
+            (safe_text(word), percent(share.mean), f"{percent(share.low)} to {percent(share.high)}")
+            for word, share in metric.shares.items()
+        ],
         "table": [_bucket(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
     }
 
@@ -229,10 +227,6 @@ def _main_figure(metric: MetricSummary) -> str:
     if metric.mean is not None:
         return say.level(metric, metric.mean)
     return say.largest_share(metric)[1] if metric.shares else "–"
-
-
-def _share_row(word: str, share: MeanInterval) -> tuple[str, str, str]:
-    return safe_text(word), percent(share.mean), f"{percent(share.low)} to {percent(share.high)}"
 
 
 def _unit_of(metric: MetricSummary) -> str:
@@ -319,11 +313,9 @@ def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:
 
 
 def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
-    came = steps[0].left
     scored = next(step.left for step in steps if step.name == "scored")
-    if not came:
-        return "No unit arrived"
-    return f"{scored:,} of {format_count(came, 'evaluation')} have a score"
+    came = steps[0].left
+    return f"{scored:,} of {format_count(came, 'evaluation')} have a score" if came else "No unit arrived"
 
 
 def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
@@ -355,14 +347,14 @@ def _open_first(
         return None
     failed = failing(first.rows)
     failed.sort(key=lambda row: fallen.index(row.metric) if row.metric in fallen else len(fallen))
-    return {"title": title, "href": href, **example, "reasons": [_reason(row, summary) for row in failed]}
-
-
-def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
-    return {
-        "metric": f"{say.readable(row.metric)} {say.format_score(row.value, None, None)}{_beside(row, summary)}",
-        "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
-    }
+    reasons = [
+        {
+            "metric": f"{say.readable(row.metric)} {say.format_score(row.value, None, None)}{_beside(row, summary)}",
+            "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
+        }
+        for row in failed
+    ]
+    return {"title": title, "href": href, **example, "reasons": reasons}
 
 
 def _beside(row: ReportRow, summary: ReportSummary) -> str:
@@ -379,12 +371,13 @@ def _beside(row: ReportRow, summary: ReportSummary) -> str:
 def _unit_card(
     case: Case, units: ReportUnits, summary: ReportSummary, metrics: Sequence[MetricSummary]
 ) -> dict[str, Any]:
-    first, excerpt = case.worst.rows[0], units.excerpt(case.worst.unit)
-    labels = units.human_labels.get(case.worst.unit, ())
-    own = [row for row in case.worst.rows if row.metric]
+    worst, *others = case
+    first, excerpt = worst.rows[0], units.excerpt(worst.unit)
+    labels = units.human_labels.get(worst.unit, ())
+    own = [row for row in worst.rows if row.metric]
     return {
         "title": shorten_to_line(excerpt.question) or safe_text(first.name) or _NO_TITLE,
-        "times": f"×{len(case.units):,}" if case.others else "",
+        "times": f"×{len(case):,}" if others else "",
         "when": ", ".join(
             filter(None, [format_time(first.time_ns, summary), safe_text(first.name) if excerpt.question else ""])
         ),
@@ -401,13 +394,14 @@ def _unit_card(
         "more_spans": excerpt.left_out,
         "trace_id": first.trace_id,
         "stands_for": _stands_for(own),
-        "others": [_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
-        "more": max(0, len(case.others) - MAX_OTHERS),
+        "others": [_other(other, summary) for other in others[:MAX_OTHERS]],
+        "more": max(0, len(others) - MAX_OTHERS),
     }
 
 
 def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
-    return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in case.failed)
+    failed = failures_of(case)
+    return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in failed)
 
 
 def _stands_for(rows: Sequence[ReportRow]) -> str:
@@ -416,18 +410,20 @@ def _stands_for(rows: Sequence[ReportRow]) -> str:
     return f"represents {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
-def _branches(branches: Sequence[SpanNode]) -> list[dict[str, Any]]:
-    """Return the spans of a tree. The bar of a span has ``left`` and ``width``, in per cent of the root's duration."""
-    whole_ms = max((branch.after_ms + branch.took_ms for branch in branches), default=0.0) or 1.0
+def _branches(branches: Sequence[tuple[SpanData, int]]) -> list[dict[str, Any]]:
+    """Return the spans of a tree. The bar of a span has ``left`` and ``width``, in per cent of the time of all spans."""
+    begin_ns = branches[0][0].start_ns if branches else 0
+    after_ms = [max(0, span.start_ns - begin_ns) / 1e6 for span, _ in branches]
+    took_ms = [max(0, span.end_ns - span.start_ns) / 1e6 for span, _ in branches]
+    whole_ms = max(map(sum, zip(after_ms, took_ms, strict=True)), default=0.0) or 1.0
     nodes = list[dict[str, Any]]()
-    for branch in branches:
-        left, width = 100 * branch.after_ms / whole_ms, 100 * branch.took_ms / whole_ms
-        ms = branch.took_ms
+    for (span, depth), after, ms in zip(branches, after_ms, took_ms, strict=True):
+        left, width = 100 * after / whole_ms, 100 * ms / whole_ms
         nodes.append(
             {
-                "name": branch.name,
-                "depth": branch.depth,
-                "status": branch.status,
+                "name": safe_text(span.name),
+                "depth": depth,
+                "status": span.status,
                 "left": f"{min(99.0, left):.2f}",
                 "width": f"{max(0.0, min(100 - left, width)):.2f}",
                 "took": f"{ms / 1000:,.2f} s" if ms >= 1000 else f"{ms:.1f} ms",  # noqa: PLR2004
@@ -463,11 +459,11 @@ def _talks_finding(summary: ReportSummary, talks: Sequence[Mapping[str, Any]]) -
 
 
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
-    of = f"{len(every):,} {'questions' if any(case.others for case in every) else 'units'}"
+    of = f"{len(every):,} {'questions' if any(len(case) > 1 for case in every) else 'units'}"
     some = f"Shown: {len(shown)} of {of}, the worst of each metric.  " if len(shown) < len(every) else ""
     folded = (
         "×2: two units failed on the same question; the worse one is shown."
-        if any(case.others for case in shown)
+        if any(len(case) > 1 for case in shown)
         else ""
     )
     return (some + folded).strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 from spanscore.core.codecs.text import as_text
 from spanscore.core.printable import format_value
@@ -33,15 +33,11 @@ class ReportRow:
         reason: detail of an outcome other than ``scored``; low cardinality.
         explanation: the judge's words; may quote the sample.
         probability: probability with which this (unit × metric) was sampled, (0, 1]; None = it was not sampled.
-        kind: kind of the metric's scale.
         range: lowest and highest value; None = open or not known.
         categories: words of a categorical scale; empty for other kinds.
-        direction: direction of the metric's scale.
         pass_at: lowest quality that passes; None = not known.
         evaluator_version: metric version, judge and votes; None = not known.
         judge_model: model of the judge; None = the metric has no judge.
-        input_tokens: tokens that the judge read.
-        output_tokens: tokens that the judge wrote.
         cost_usd: price in US dollars; None = not known.
         name: name of the unit's root, for people.
         trace_id: 32 hex digits; None = the unit has no trace.
@@ -150,7 +146,6 @@ class WorstUnit:
     """A unit that fails a metric.
 
     Attributes:
-        unit: name of the unit.
         quality: lowest of its qualities.
         rows: rows of all metrics on it.
         fell: whether it lies in the bad stretch of a metric that it fails.
@@ -162,27 +157,8 @@ class WorstUnit:
     fell: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A question on which one or several units failed.
-
-    Attributes:
-        worst: the unit to open.
-        others: other units that failed on it, in the order of their ranks.
-    """
-
-    worst: WorstUnit
-    others: tuple[WorstUnit, ...] = ()
-
-    @property
-    def units(self) -> tuple[WorstUnit, ...]:
-        """All its units, the worst first."""
-        return (self.worst, *self.others)
-
-    @property
-    def failed(self) -> frozenset[str]:
-        """The metrics that any of them fails."""
-        return frozenset(row.metric for unit in self.units for row in failing(unit.rows))
+Case: TypeAlias = tuple[WorstUnit, ...]
+"""The units that failed on one question, in the order of their ranks; the first is the unit to open."""
 
 
 def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tuple[WorstUnit, ...]:
@@ -219,13 +195,18 @@ def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
     ]
 
 
+def failures_of(case: Case) -> frozenset[str]:
+    """Return the metrics that any unit of a case fails."""
+    return frozenset(row.metric for unit in case for row in failing(unit.rows))
+
+
 def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | None]) -> tuple[Case, ...]:
     """Return one case per question, in the order of their worst units; a unit without a question is a separate case."""
     cases: dict[str, list[WorstUnit]] = {}
     for worst in ranking:
         text = " ".join((question(worst) or "").split())
         cases.setdefault(f"asked {text}" if text else f"unit {worst.unit}", []).append(worst)
-    return tuple(Case(first, tuple(rest)) for first, *rest in cases.values())
+    return tuple(map(tuple, cases.values()))
 
 
 def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[Case, ...]:
@@ -233,8 +214,8 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
     fallen = {fall.metric for fall in falls}
     of_metric: dict[str, list[tuple[float, int]]] = {}
     for place, case in enumerate(ranking):
-        for metric in case.failed:
-            rows = (row for unit in case.units for row in failing(unit.rows) if row.metric == metric)
+        for metric in failures_of(case):
+            rows = (row for unit in case for row in failing(unit.rows) if row.metric == metric)
             lowness = 0.0 if metric in fallen else min(map(_quality, rows))
             of_metric.setdefault(metric, []).append((lowness, place))
     share = max(1, min(WORST_PER_METRIC, WORST_AT_MOST // max(1, len(of_metric))))
@@ -243,7 +224,7 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
 
 
 def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: ScoreValue) -> int:
-    """Return the number of units of a metric's bad stretch that fail it with this value, to two digits."""
+    """Return the number of units in a metric's bad stretch that fail the metric with this value, compared to two digits."""
     rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
     return sum(row.value is not None and format_value(row.value) == format_value(value) for row in rows)
 

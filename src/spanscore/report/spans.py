@@ -70,7 +70,8 @@ def _find_lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
 _K = TypeVar("_K")
 _N = TypeVar("_N")
 _PAIR = 2
-_OPEN: SessionEnd = "open"
+OPEN: SessionEnd = "open"
+"""End of a conversation that goes on: its scores are provisional."""
 _ANNOTATOR_KIND = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 _KIND_NAMES: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
 """Kind of sample that a metric may require in the place of a field → its name for people."""
@@ -177,7 +178,7 @@ class Spans:
             _keep_last(self.human_labels, unit, (name, whose), span, by=lambda label: (label.end_ns, _revision(label)))
         elif semconv.SESSION_END in held:
             conversation = safe_text(as_text(held.get(semconv.CONVERSATION_ID) or unit_name(unit)))
-            if held[semconv.SESSION_END] == _OPEN:
+            if held[semconv.SESSION_END] == OPEN:
                 _keep_last(self.provisional, conversation, name, span, by=turns_of)
             else:
                 _keep_last(self.conversations, conversation, name, span)
@@ -319,7 +320,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
     held = span.attributes
     label, scale = held.get(semconv.EVALUATION_SCORE_LABEL), _scale(held)
     value = label if label in scale.categories else _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
-    quality = _finite(held.get(semconv.QUALITY))
+    quality, applies = _finite(held.get(semconv.QUALITY)), held.get(semconv.APPLICABLE)
     return ReportRow(
         unit=unit_name(key),
         metric=safe_text(name_within(metric, _source(held))),
@@ -341,7 +342,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
         left_out=_read_left_out(held, metric),
-        applies=_yes_or_no(held.get(semconv.APPLICABLE)),
+        applies=applies if isinstance(applies, bool) else None,
         **_where(key, unit or span),
     )
 
@@ -414,10 +415,6 @@ def _read_left_out(held: Mapping[str, Any], metric: str) -> float:
 
 def _label(value: Any) -> Label | None:
     return value if value in ("pass", "fail") else None
-
-
-def _yes_or_no(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _finite(value: Any) -> float | None:

@@ -180,7 +180,6 @@ class Unscored:
     Attributes:
         outcome: one of ``Outcome``, ``pending``, or several joined by " or ".
         reason: detail of the outcome: an error's type, a field; empty = not known.
-        units: number of units.
         latest: trace id of the latest unit, or the unit's name if it has no trace.
     """
 
@@ -212,7 +211,6 @@ class FunnelStep:
     """One step of the funnel.
 
     Attributes:
-        name: state of the evaluations that reached this step.
         left: number of evaluations that reached this step.
         lost: outcome → number of evaluations that ended just before this step.
     """
@@ -317,8 +315,6 @@ class MetricSummary:
         metric: name of the metric; empty = units with an outcome of an unknown metric.
         on_quality: whether means and buckets are on the quality scale (0…1, 1 is good); otherwise they are on the metric's own,
             open scale.
-        kind: kind of the metric's scale.
-        direction: direction of the metric's scale.
         range: ends of the metric's scale; None = open.
         mean: mean of all scores; None = there is no score.
         low: lower end of its 95 % interval; None as in a ``Bucket``.
@@ -510,10 +506,8 @@ def _summarize_metric(
 
     Args:
         of_metric: metric → its rows.
-        name: name of the metric.
         edges: borders of the buckets.
         judges: metric → a line on each second judge.
-        calibrations: metric → calibration of its judge.
     """
     rows, fallback = of_metric[name], of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), ())
     scored = [row for row in rows if row.value is not None]
@@ -532,7 +526,7 @@ def _summarize_metric(
         low=low,
         high=high,
         own_mean=_mean([(w, value) for w, _, value in points]),
-        pass_share=_pass_share(scored),
+        pass_share=_mean([(row.weight, float(row.label == "pass")) for row in scored if row.label]),
         pass_at=_thresholds(scored),
         points=points,
         outcomes=Counter(row.outcome for row in rows),
@@ -549,7 +543,7 @@ def _summarize_metric(
         applies=population_applicability(rows, fallback),
         of_conversations=example.of_conversation,
         mostly_left_out=sum(row.left_out > MOSTLY_LEFT_OUT for row in scored),
-        shares=category_shares(_categories(scored), _list_categories(scored)),
+        shares=_category_shares(scored),
     )
 
 
@@ -583,23 +577,15 @@ def _scale(scored: Sequence[ReportRow]) -> _Scale:
     return "binary" if scored and all(row.kind in PASS_FAIL for row in scored) else "unit"
 
 
-def _categories(scored: Iterable[ReportRow]) -> list[tuple[str, float]]:
-    """Return (category, probability) of each score that is a category."""
-    return [(row.value, 1.0 / row.weight) for row in scored if isinstance(row.value, str)]
-
-
-def _list_categories(scored: Iterable[ReportRow]) -> list[str]:
-    """Return all categories: those of the scales in their order, then others that scores have."""
-    rows = [row for row in scored if isinstance(row.value, str)]
-    return [*dict.fromkeys([*(word for row in rows for word in row.categories), *(str(row.value) for row in rows)])]
+def _category_shares(scored: Iterable[ReportRow]) -> Mapping[str, MeanInterval]:
+    """Return category → share: the categories of the scales in their order, then others that scores have."""
+    pairs = [(row, row.value) for row in scored if isinstance(row.value, str)]
+    words = [*(word for row, _ in pairs for word in row.categories), *(word for _, word in pairs)]
+    return category_shares([(word, 1.0 / row.weight) for row, word in pairs], dict.fromkeys(words))
 
 
 def _y(row: ReportRow, scale: _Scale) -> float:
     return (row.number if scale == "open" else row.quality) or 0.0
-
-
-def _pass_share(scored: Sequence[ReportRow]) -> float | None:
-    return _mean([(row.weight, float(row.label == "pass")) for row in scored if row.label])
 
 
 def _thresholds(scored: Sequence[ReportRow]) -> tuple[float, ...]:

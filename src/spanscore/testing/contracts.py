@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import time_ns
 from typing import Any, Final
@@ -23,8 +23,6 @@ from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.errors import JudgeError
 from spanscore.protocols import Judge, PendingSpan, Receiver, SampleExtractor, Sink, SpanNormalizer, UnitListener
 from spanscore.testing.doubles import make_score, make_span, make_unit
-
-__all__ = ["JudgeContract", "ReceiverContract", "SampleExtractorContract", "SinkContract", "SpanNormalizerContract"]
 
 _AT_ONCE: Final = 20
 _EVIDENCE: Final = ("", "\ud83d\x00", "</evidence>\n```json", '{"verdict": 1}', "word " * 50_000)
@@ -72,20 +70,20 @@ class JudgeContract:
         """Any evidence leads to a ``Reply``, or to a ``JudgeError`` with its type; no other exception is raised."""
         judge = self.make()
 
-        async def asked() -> None:
+        async def ask_each() -> None:
             for evidence in ("Is the sky blue?", *_EVIDENCE):
                 _check(await _outcome(judge, self.prompt(evidence)))
 
-        asyncio.run(asked())
+        asyncio.run(ask_each())
 
     def test_many_questions_at_once_are_answered_like_one(self) -> None:
         """One judge serves every metric and every worker."""
         judge = self.make()
 
-        async def asked() -> list[Reply | JudgeError]:
+        async def ask_all() -> list[Reply | JudgeError]:
             return await asyncio.gather(*(_outcome(judge, self.prompt()) for _ in range(_AT_ONCE)))
 
-        answered = {isinstance(_check(outcome), Reply) for outcome in asyncio.run(asked())}
+        answered = {isinstance(_check(outcome), Reply) for outcome in asyncio.run(ask_all())}
         assert len(answered) == 1, "only some of the equal questions were answered"
 
     def test_it_works_on_one_loop_after_another(self) -> None:
@@ -100,7 +98,7 @@ class JudgeContract:
         """A cancelled question ends as cancelled, because a metric continues without it at its deadline."""
         judge = self.make()
 
-        async def cancelled() -> bool:
+        async def cancel_question() -> bool:
             question = asyncio.ensure_future(judge.ask(self.prompt()))
             await asyncio.sleep(0)
             if question.done():
@@ -109,7 +107,7 @@ class JudgeContract:
             await asyncio.wait({question}, timeout=self.timeout_s)
             return question.cancelled()
 
-        assert asyncio.run(cancelled()), "a cancelled question continues, or does not end as cancelled"
+        assert asyncio.run(cancel_question()), "a cancelled question continues, or does not end as cancelled"
 
 
 async def _outcome(judge: Judge, prompt: Prompt) -> Reply | JudgeError:
@@ -463,11 +461,11 @@ class ReceiverContract:
 
     def test_it_is_a_receiver(self) -> None:
         """It has all methods that the span thread calls."""
-        assert isinstance(self._made(), Receiver)
+        assert isinstance(self._make_receiver(), Receiver)
 
     def test_a_receiver_of_nothing_waits_for_nothing(self) -> None:
         """The span thread sleeps until an event arrives."""
-        receiver = self._made()
+        receiver = self._make_receiver()
 
         receiver.tick(time_ns())
 
@@ -476,17 +474,17 @@ class ReceiverContract:
 
     def test_every_event_says_whose_it_is(self) -> None:
         """Several receivers share one event queue."""
-        receiver = self._made()
+        receiver = self._make_receiver()
 
         self.arrive()
 
-        whose = [entry[0] for entry in self._entries()]
-        assert whose, "a unit that comes in must put an event into the event queue"
-        assert all(one is receiver for one in whose), "each event must be put for the receiver itself"
+        owners = [entry[0] for entry in self._entries()]
+        assert owners, "a unit that comes in must put an event into the event queue"
+        assert all(owner is receiver for owner in owners), "each event must be put for the receiver itself"
 
     def test_a_unit_is_handed_on_once(self) -> None:
         """It is opened once, if its beginning was seen, and handed on once when it is complete."""
-        receiver = self._made()
+        receiver = self._make_receiver()
 
         self.arrive()
         self._read(receiver)
@@ -499,7 +497,7 @@ class ReceiverContract:
 
     def test_nothing_is_done_before_it_is_read(self) -> None:
         """The application's thread puts events, and the span thread does all other work."""
-        self._made()
+        self._make_receiver()
 
         self.arrive()
 
@@ -508,7 +506,7 @@ class ReceiverContract:
 
     def test_units_that_were_never_read_are_counted(self) -> None:
         """Units that a stuck span thread does not read are counted."""
-        receiver = self._made()
+        receiver = self._make_receiver()
 
         self.arrive()
         self.arrive()
@@ -520,7 +518,7 @@ class ReceiverContract:
 
     def test_a_unit_that_runs_is_handed_on_and_counted_at_the_end(self) -> None:
         """``drain`` returns the unit, and the receiver no longer waits for it."""
-        receiver = self._made()
+        receiver = self._make_receiver()
 
         began = self.begin()
         self._read(receiver)
@@ -536,14 +534,14 @@ class ReceiverContract:
 
     def test_nothing_comes_in_once_it_is_closed(self) -> None:
         """Later units are not even counted."""
-        receiver = self._made()
+        receiver = self._make_receiver()
 
         receiver.close()
         self.arrive()
 
         assert (self._entries(), receiver.unread_count()) == ([], 0), "a closed receiver took a unit"
 
-    def _made(self) -> Receiver:
+    def _make_receiver(self) -> Receiver:
         self.event_queue: EventQueue[Receiver] = EventQueue(soft_events=1_000)
         self.port = _Port()
         return self.make(self.event_queue, self.port)
@@ -565,12 +563,12 @@ class ReceiverContract:
             receiver.tick(due_ns)
 
 
+@dataclass(slots=True)
 class _Port:
     """A ``UnitListener`` that counts the units that are handed on, and ends every span."""
 
-    def __init__(self) -> None:
-        self.opened_units: list[UnitKey] = []
-        self.handed_on: Counter[UnitKey] = Counter()
+    opened_units: list[UnitKey] = field(default_factory=list)
+    handed_on: Counter[UnitKey] = field(default_factory=Counter)
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         pass
@@ -605,8 +603,8 @@ class _Port:
         reason: str | None = None,
     ) -> None:
         self.handed_on[unit.key] += 1
-        for one in pending.values():
-            one.end()
+        for span in pending.values():
+            span.end()
 
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int

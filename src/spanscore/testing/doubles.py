@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -21,17 +21,6 @@ from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.faithfulness_with_hhem import judged_pairs
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
-
-__all__ = [
-    "ManualClock",
-    "MemorySink",
-    "ScriptedEmbeddings",
-    "ScriptedJudge",
-    "build_metric",
-    "make_score",
-    "make_span",
-    "make_unit",
-]
 
 
 class LooseClassifications(BaseModel):
@@ -85,7 +74,7 @@ def make_span(
 ) -> SpanData:
     """Return a span of the capture scope that lasts one second; it is a root unless ``parent_id`` is given."""
     number = next(_ids)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "trace_id": number,
         "span_id": number,
         "parent_id": None,
@@ -94,7 +83,7 @@ def make_span(
         "end_ns": number * 1_000 + _LASTS_NS,
         **fields,
     }
-    return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **given)
+    return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **values)
 
 
 def make_unit(root: SpanData, /, *children: SpanData) -> Unit:
@@ -107,7 +96,7 @@ def make_score(value: ScoreValue | None = 1.0, /, metric: str = "faithfulness", 
     """Return a score. A score without a value has the outcome ``no_value``, unless ``outcome`` is given."""
     scale = fields.pop("scale", UNIT_INTERVAL)
     quality = None if value is None else scale.quality(value)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "version": "1",
         "evaluator_version": "1/judge/1",
         "outcome": Outcome.NO_VALUE if value is None else Outcome.SCORED,
@@ -117,18 +106,18 @@ def make_score(value: ScoreValue | None = 1.0, /, metric: str = "faithfulness", 
         "threshold": 0,
         **fields,
     }
-    return Score(metric=metric, scale=scale, value=value, **given)
+    return Score(metric=metric, scale=scale, value=value, **values)
 
 
+@dataclass(eq=False)
 class ManualClock:
     """A clock that tests move by hand. Call it to get the time in nanoseconds since the epoch.
 
-    Args:
-        now_ns: time at the start, in nanoseconds.
+    Attributes:
+        now_ns: the time, in nanoseconds.
     """
 
-    def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
-        self.now_ns = now_ns
+    now_ns: int = 1_700_000_000_000_000_000
 
     def __call__(self) -> int:
         """Return the time in nanoseconds."""
@@ -149,7 +138,6 @@ class ScriptedJudge:
         model: name of the model.
 
     Attributes:
-        model: name of the model.
         calls: prompts of all questions in order, including those without an answer.
     """
 
@@ -201,6 +189,7 @@ class ScriptedEmbeddings:
         return [self._vectors[text] for text in texts]
 
 
+@dataclass(eq=False)
 class MemorySink:
     """A ``Sink`` for tests: pass it to ``Outputs(sinks=[…])`` and read ``emitted`` after ``flush``.
 
@@ -209,9 +198,8 @@ class MemorySink:
         closed: whether ``shutdown`` was called.
     """
 
-    def __init__(self) -> None:
-        self.emitted: list[tuple[Unit, list[Score]]] = []
-        self.closed = False
+    emitted: list[tuple[Unit, list[Score]]] = field(default_factory=list)
+    closed: bool = False
 
     @property
     def scores(self) -> list[Score]:

@@ -13,8 +13,6 @@ from spanscore.stored.evaluation import evaluate_sync
 from spanscore.stored.evaluation_result import Result, read_rows
 from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
 
-__all__ = ["assert_quality"]
-
 _WORST: Final = 3
 """Number of a metric's worst cases in the message."""
 

@@ -13,8 +13,6 @@ from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.testing.doubles import make_score, make_span, make_unit
 
-__all__ = ["DurableQueueContract", "QueueContract"]
-
 _HUGE = 1 << 40
 """Size in bytes that exceeds every queue's limit."""
 
@@ -92,7 +90,7 @@ class QueueContract:
         """The next worker gets the job, whether the other was cancelled before there was a job or while it was woken."""
         queue, job = self.make(), a_job(1)
 
-        async def given() -> Job:
+        async def take_as_third() -> Job:
             first, second, third = (asyncio.ensure_future(queue.get()) for _ in range(3))
             await _turns()
             first.cancel()
@@ -102,29 +100,29 @@ class QueueContract:
             await asyncio.wait({second})
             return await self._soon(third)
 
-        assert _as_put(asyncio.run(given())) == [job]
+        assert _as_put(asyncio.run(take_as_third())) == [job]
 
     def test_places_are_taken_on_another_thread_than_the_loops(self) -> None:
         """``reserve`` is called on the span thread."""
         queue = self.make()
 
-        async def reserved() -> bool:
+        async def reserve_elsewhere() -> bool:
             with ThreadPoolExecutor(1) as span_thread:
                 return await asyncio.get_running_loop().run_in_executor(span_thread, queue.reserve, 1)
 
-        assert asyncio.run(reserved())
+        assert asyncio.run(reserve_elsewhere())
 
     def test_what_nobody_took_is_given_back_at_the_end(self) -> None:
         """``close`` returns waiting jobs and frees their places; jobs in scoring keep theirs."""
         queue, jobs = self.make(), [a_job(number) for number in range(3)]
 
-        async def closed() -> list[list[Job]]:
+        async def close_twice() -> list[list[Job]]:
             for job in jobs:
                 self._put(queue, job)
             await self._soon(queue.get())
             return [queue.close(), queue.close()]
 
-        left, again = asyncio.run(closed())
+        left, again = asyncio.run(close_twice())
         assert (_as_put(*left), again) == (jobs[1:], []), "close must return waiting jobs, in order, once"
         assert len(queue) == 1, "close must free the places of the jobs it returns, and no others"
 
@@ -132,12 +130,12 @@ class QueueContract:
         """A forked child has an empty queue. The jobs belong to the parent process; the loop and waiting workers are gone."""
         queue, job = self._full(), a_job(1)
 
-        async def abandoned() -> None:
+        async def leave_a_job() -> None:
             asyncio.ensure_future(queue.get()).cancel()
             queue.cancel(1)
             self._put(queue, a_job(2))
 
-        asyncio.run(abandoned())
+        asyncio.run(leave_a_job())
         queue.reset()
 
         assert len(queue) == 0, "reset must free every place"

@@ -23,8 +23,6 @@ from pydantic import Field, PrivateAttr
 
 from spanscore.judges.lexical.words import sentences, words
 
-__all__ = ["QUESTION", "Handbook", "OfflineModel", "documents", "handbook_chain", "memory"]
-
 _TITLE = re.compile(r"^# .*\n+")
 
 
@@ -130,15 +128,15 @@ class OfflineModel(BaseChatModel):
         if kwargs.get("tools") and not results and not _OFF_SUBJECT.search(question):
             name = "timetable" if _SAILING.search(question) else "search_handbook"
             call = {"name": name, "args": {"question": question}, "id": f"call_{self._rng.getrandbits(48):012x}"}
-            said = AIMessage(content="", tool_calls=[call])
+            reply = AIMessage(content="", tool_calls=[call])
         else:
-            said = AIMessage(content=self._answer(question, "\n".join(results) or notes))
+            reply = AIMessage(content=self._answer(question, "\n".join(results) or notes))
         # a word counts as a token
         tokens = sum(len(str(message.content).split()) for message in messages)
-        answered = len(str(said.content).split()) or 8
-        usage = {"input_tokens": tokens, "output_tokens": answered, "total_tokens": tokens + answered}
+        written = len(str(reply.content).split()) or 8
+        usage = {"input_tokens": tokens, "output_tokens": written, "total_tokens": tokens + written}
         counted = {"usage_metadata": usage, "response_metadata": {"model_name": self.model_name}}
-        return ChatResult(generations=[ChatGeneration(message=said.model_copy(update=counted))])
+        return ChatResult(generations=[ChatGeneration(message=reply.model_copy(update=counted))])
 
     def _answer(self, question: str, notes: str) -> str:
         if _OFF_SUBJECT.search(question):
@@ -171,9 +169,9 @@ _PROMPT = ChatPromptTemplate(
 
 def handbook_chain(model: BaseChatModel, handbook: Handbook) -> Runnable[str, str]:
     """Return the chain."""
-    context = {"notes": handbook | _joined, "question": RunnablePassthrough()}
+    context = {"notes": handbook | _join, "question": RunnablePassthrough()}
     return (context | _PROMPT | model | StrOutputParser()).with_config(run_name=CHAIN_NAME)
 
 
-def _joined(pages: Sequence[Document]) -> str:
+def _join(pages: Sequence[Document]) -> str:
     return "\n".join(page.page_content for page in pages)

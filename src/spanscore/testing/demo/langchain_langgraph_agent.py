@@ -11,8 +11,6 @@ from langchain_core.tools import tool
 from spanscore.errors import MissingExtraError
 from spanscore.testing.demo.application import Handbook, documents
 
-__all__ = ["AGENT_NAME", "TOPICS", "ferry_agent"]
-
 AGENT_NAME = "purser"
 TOPICS = (
     *("tickets", "bicycles", "dogs", "horses", "cars", "ferries", "crossing", "wind", "suitcases", "lost property"),

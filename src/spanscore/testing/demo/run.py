@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -42,21 +42,6 @@ from spanscore.scorer import OnlineScorer
 from spanscore.testing.demo.application import Handbook, OfflineModel, handbook_chain
 from spanscore.testing.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
 from spanscore.wiring.status import Status
-
-__all__ = [
-    "LEAST_REQUESTS",
-    "MINUTES",
-    "SERVICE",
-    "STRETCHES",
-    "Demo",
-    "DemoOptions",
-    "Played",
-    "Request",
-    "Stretch",
-    "Tally",
-    "requests",
-    "spread",
-]
 
 Stretch = Literal["before", "during", "after"]
 STRETCHES: tuple[Stretch, ...] = ("before", "during", "after")
@@ -111,8 +96,6 @@ class Request:
 
     Attributes:
         number: position, from 1.
-        stretch: part of the demo.
-        question: text of the question.
         thread: id of the conversation with the agent; None for a run of the chain.
     """
 
@@ -159,15 +142,15 @@ def spread(spans: Sequence[ReadableSpan], requests: int, now_ns: int) -> list[Re
         now_ns: nanoseconds since the epoch. The 100 minutes end with the last full five minutes.
     """
     begin = now_ns // _FIVE_MINUTES_NS * _FIVE_MINUTES_NS - MINUTES * _MINUTE_NS
-    roots = sorted((span for span in spans if span.parent is None), key=_started)
+    roots = sorted((span for span in spans if span.parent is None), key=_start_of)
     moved = {
-        _trace_id(root): begin + number * MINUTES * _MINUTE_NS // requests - _started(root)
+        _trace_id(root): begin + number * MINUTES * _MINUTE_NS // requests - _start_of(root)
         for number, root in enumerate(roots)
     }
-    return [_moved(span, moved.get(_trace_id(span), 0)) for span in spans]
+    return [_move(span, moved.get(_trace_id(span), 0)) for span in spans]
 
 
-def _started(span: ReadableSpan) -> int:
+def _start_of(span: ReadableSpan) -> int:
     return span.start_time or 0
 
 
@@ -176,7 +159,7 @@ def _trace_id(span: ReadableSpan) -> int:
     return context.trace_id if context is not None else 0
 
 
-def _moved(span: ReadableSpan, by_ns: int) -> ReadableSpan:
+def _move(span: ReadableSpan, by_ns: int) -> ReadableSpan:
     start, end = span.start_time, span.end_time
     return ReadableSpan(
         name=span.name,
@@ -199,11 +182,7 @@ _WAIT_S = 8.0
 """Longest wait for each signal of a backend, in seconds."""
 
 _stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
-
-
-def in_stretch(name: str) -> AbstractContextManager[None]:
-    """Mark the roots that start inside the block, as an application marks its release."""
-    return set_inside(_stretch, name)
+"""Mark of the roots that start now, as an application marks its release."""
 
 
 class Tracing:
@@ -354,7 +333,6 @@ class Tally:
 
     Attributes:
         asked: number of requests so far.
-        stretch: part of the present request.
         scored: number of scores with a value so far.
         failing: number of scores that do not pass.
     """
@@ -378,11 +356,9 @@ class Played:
     """The results of a demo.
 
     Attributes:
-        options: options of the demo.
         asked: number of requests; fewer than planned after an interruption.
         interrupted: whether Ctrl-C ended it.
         spans: all exported spans in the order of their ends; without ``seconds`` their times are moved.
-        status: status of the scorer.
         model: name of the model that answered and judged, for people.
         deliveries: signal → result of the last export to the backend; empty without a backend.
         undelivered: signals that are incomplete in the backend.
@@ -404,9 +380,6 @@ class Demo:
     Raises:
         ConfigurationError: an option is invalid; the message names it.
         MissingExtraError: langchain, or the library of the model, is not installed.
-
-    Attributes:
-        scorer: scorer of the application.
     """
 
     def __init__(self, options: DemoOptions) -> None:
@@ -481,7 +454,7 @@ class Demo:
 
     def _ask(self, request: Request, config: RunnableConfig) -> None:
         self._handbook.broken = request.stretch == "during"
-        with in_stretch(request.stretch):
+        with set_inside(_stretch, request.stretch):
             if request.thread is None:
                 self._chain.invoke(request.question, config)
                 return

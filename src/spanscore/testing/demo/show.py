@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -27,11 +26,9 @@ from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
 from spanscore.report.excerpts import excerpt_of_spans
 from spanscore.report.findings import format_score, threshold, value_among
-from spanscore.report.rows import as_low, unit_name
+from spanscore.report.rows import as_low, by_metric, by_unit, unit_name
 from spanscore.report.spans import Spans
 from spanscore.testing.demo.run import MINUTES, STRETCHES, Played
-
-__all__ = ["Drop", "Mean", "Results", "Trace", "documents", "overview", "results", "summary", "svg"]
 
 # The demo has three stretches: before, during and after its retrieval is broken. Like the report, this module reads only
 # exported spans, so the results of a written file are the same.
@@ -45,8 +42,6 @@ class Trace:
         number: position in time, from 1.
         trace_id: trace id, 32 hex digits.
         stretch: ``before``, ``during`` or ``after`` the broken retrieval; empty if the root has no stretch.
-        question: text of the question.
-        answer: text of the answer.
         found: names of the retrieved documents.
         spans: spans of the application, root first, in start order.
         evaluations: one row per evaluation span, by metric.
@@ -176,9 +171,7 @@ def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> lis
 
 
 def _traces(read: Spans, rows: Iterable[ReportRow]) -> tuple[Trace, ...]:
-    rows_by_unit: dict[str, list[ReportRow]] = defaultdict(list)
-    for row in rows:
-        rows_by_unit[row.unit].append(row)
+    rows_by_unit = by_unit(rows)
     roots = [span for within in read.by_trace.values() for span in within.values() if span.parent_id is None]
     roots.sort(key=lambda root: (root.start_ns, root.trace_id))
     return tuple(_trace(number, root, read, rows_by_unit) for number, root in enumerate(roots, start=1))
@@ -212,12 +205,8 @@ def note_of(row: ReportRow) -> str:
 
 
 def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
-    rows_by_metric: dict[str, list[ReportRow]] = defaultdict(list)
-    for trace in traces:
-        for evaluation in trace.evaluations:
-            rows_by_metric[evaluation.metric].append(evaluation)
     means = {}
-    for name, rows in sorted(rows_by_metric.items()):
+    for name, rows in sorted(by_metric(row for trace in traces for row in trace.evaluations).items()):
         scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
         if (interval := mean_interval(scored)) is not None:
             means[name] = Mean(*interval, len(scored))
