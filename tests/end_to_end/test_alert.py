@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from integrations.grafana import formulas
 from tests.end_to_end.application import METRICS, Application, Traffic, metrics
 from tests.end_to_end.webhook import Webhook
 from tests.servers import alertmanager, prometheus
@@ -124,7 +125,7 @@ def test_whatever_its_scale_a_good_metric_reads_as_good(stage: Stage) -> None:
     where = 'service_name="control"'
     histogram = "sum by (gen_ai_evaluation_name) (spanscore_quality_{}{{service_name='control'}})"
     read = {
-        "sums, as a dashboard asks": promql.mean(promql.increases("40s", where)),
+        "sums, as a dashboard asks": formulas.mean(promql.increases("40s", where)),
         "histogram": f"{histogram.format('sum')} / {histogram.format('count')}",
         "recording rule": f'spanscore:mean{{{where},window="40s"}}',
     }

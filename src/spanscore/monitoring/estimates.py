@@ -15,8 +15,8 @@ from spanscore.core.job import Weights
 from spanscore.core.score import Scale
 
 # y is the quality of a scored unit, π its sampling probability, w = 1/π. All estimates are computed from sums over units,
-# so that the sums of replicas and time spans can be added first. ``promql.py`` has the same formulas as PromQL text; a test
-# compares both in a real Prometheus.
+# so that the sums of replicas and time spans can be added first. ``integrations/grafana/formulas.py`` has the same formulas as
+# PromQL text; a test compares both in a real Prometheus.
 #
 # The mean is Hájek's estimator: the plain mean of the scores is biased if rules oversample, and Σwy/N is a poor mean (Särndal,
 # Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
@@ -192,7 +192,7 @@ def missing_share(of: Moments) -> float:
 
 
 def student(level: float, freedom: float) -> float:
-    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as in ``promql.py``."""
+    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as in the PromQL formulas."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     return z + (z**3 + z) / 4 / max(freedom, 1.0)
 

@@ -1,4 +1,4 @@
-"""Comparison of two releases on the same traffic: sums, an interval that holds at every look, the verdict, and PromQL."""
+"""Comparison of two releases on the same traffic: sums, an interval that holds at every look, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from functools import cached_property
 from math import hypot, inf, isfinite, log, log1p, sqrt
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from spanscore import semconv
-from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Interval,
@@ -28,7 +26,6 @@ from spanscore.monitoring.estimates import (
     standard_error,
     unseen,
 )
-from spanscore.monitoring.promql import label
 
 # --- same traffic ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +206,7 @@ def _squared_error(sums: Moments) -> float:
 def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
     """Return the difference of the means, b − a, with the narrower interval that holds at one look, chosen beforehand.
 
-    PromQL can compute it.
+    Dashboards compute it in PromQL (``integrations/grafana/formulas.py``).
 
     The intervals of both means are squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
     """
@@ -617,60 +614,3 @@ def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
 
 def _listed(evaluator_versions: Iterable[str]) -> str:
     return ", ".join(version or "an unknown evaluator version" for version in sorted(evaluator_versions))
-
-
-# --- PromQL ----------------------------------------------------------------------------------------------------------
-
-# A dashboard panel is for one look: its interval is ``at_one_look``, over a sliding window. If the panel is watched
-# continuously, its interval will sometimes exclude the true difference. For a decision use ``spanscore compare``, whose
-# interval holds at every look.
-
-RELEASE: Final = label(semconv.COMPARED)
-"""Label of the compared value."""
-
-
-def release_sums(value: str, window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
-    """Return the sums of a release.
-
-    Args:
-        value: value inside the quotes of a matcher: escaped, or a dashboard's variable.
-        window: ``1h``, or a dashboard's ``$__range``.
-        where: further PromQL matchers.
-        by: labels that separate groups.
-    """
-    of_release = promql.increases(window, ",".join(filter(None, (where, f'{RELEASE}="{value}"'))), by)
-    return lambda instrument: of_release(_OF_RELEASES.get(instrument, instrument))
-
-
-_OF_RELEASES: Final = {
-    semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
-    semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
-}
-"""Sum of the units without a score of the configured judge in all releases → the sum for each release."""
-
-
-def difference(a: promql.Sums, b: promql.Sums) -> str:
-    """Return the mean quality of b minus that of a, [−1, 1]."""
-    return f"({promql.mean(b)} - {promql.mean(a)})"
-
-
-def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of the difference's interval at one look, as in ``at_one_look``."""
-    (low_a, high_a), (low_b, high_b) = (promql.interval(side, level=level) for side in (a, b))
-    below = f"({promql.mean(b)} - {low_b}) ^ 2 + ({high_a} - {promql.mean(a)}) ^ 2"
-    above = f"({high_b} - {promql.mean(b)}) ^ 2 + ({promql.mean(a)} - {low_a}) ^ 2"
-    middle = difference(a, b)
-    return f"clamp_min({middle} - sqrt({below}), -1)", f"clamp_max({middle} + sqrt({above}), 1)"
-
-
-def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the bounds of ``bounds_with_unscored``, at one look."""
-    low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
-    _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
-    return low, high
-
-
-def missing_of(sums: promql.Sums) -> str:
-    """Return the share of a release's sampled units without a score of the configured judge, [0, 1]."""
-    lost = sums(semconv.MISSING_WEIGHT)
-    return f"({lost} / ({lost} + {sums(semconv.WEIGHT)}))"
