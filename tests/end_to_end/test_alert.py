@@ -141,8 +141,8 @@ def test_whatever_its_scale_a_good_metric_reads_as_good(stage: Stage) -> None:
 def test_a_broken_retrieval_reaches_a_webhook_and_its_repair_resolves_it(stage: Stage) -> None:
     plans = plans_of(watched_means(alerts(), metrics()), SHORTENED)
     for plan in plans:
-        window = {w: round(stage.scores("bot", plan.metric, w)) for w in ("10s", "20s", "40s")}
-        print(f"{plan.metric}: z {plan.z:.2f}, at least {plan.least} scores; scores per window {window}")
+        window = {w: round(stage.scores("bot", plan.watched.metric, w)) for w in ("10s", "20s", "40s")}
+        print(f"{plan.watched.metric}: z {plan.z:.2f}, at least {plan.least} scores; scores per window {window}")
     assert stage.ever(stage.watch, "bot") == []
 
     stage.bot.broken.set()

@@ -539,7 +539,7 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 def _fall(plan: DropPlan) -> float:
     """Return a distance below the normal quality that is certainly detected as a drop."""
     clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
-    return plan.tolerated + plan.settings.least_change + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
+    return plan.tolerated + plan.watched.settings.least_change + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:
