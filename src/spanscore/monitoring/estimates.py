@@ -165,14 +165,14 @@ def _end(of: Moments, unseen: float, t: float) -> float:
     return middle + (away + t * hypot(size * standard_error(of), away)) / (size + 1)
 
 
-def missing_bounds(of: Moments, *, level: float = 0.95) -> Interval:
+def missing_bounds(of: Moments) -> Interval:
     """Return the bounds of the mean for any scores of the lost units, because these are missing, not zero.
 
     The low bound is the low end of the interval if all lost units had the worst score, the high bound the high end if all had
     the best; scored and lost units together are one sample. Without lost units this is the interval. (0, 1) without scores and
     lost units.
     """
-    return Interval(interval(if_worst(of), level=level).low, interval(if_best(of), level=level).high)
+    return Interval(interval(if_worst(of)).low, interval(if_best(of)).high)
 
 
 def if_worst(of: Moments) -> Moments:
@@ -182,8 +182,7 @@ def if_worst(of: Moments) -> Moments:
 
 def if_best(of: Moments) -> Moments:
     """Return the sums if every lost unit had the best score; ``lost`` is then 0."""
-    added = replace(if_worst(of), wy=of.wy + of.lost, w2y=of.w2y + of.lost2)
-    return replace(added, w2y2=of.w2y2 + of.lost2)
+    return replace(if_worst(of), wy=of.wy + of.lost, w2y=of.w2y + of.lost2, w2y2=of.w2y2 + of.lost2)
 
 
 def missing_share(of: Moments) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from math import ceil, fsum, sqrt
 from operator import add
 from pathlib import Path
@@ -107,7 +106,7 @@ def learned(steps: Sums) -> LearnedBaseline:
     days = len({start // DAY_S for start in scored})
     if days < LEAST_DAYS:
         raise TooShortError(f"there are scores of {days} days; an hour-of-week baseline needs {LEAST_DAYS}")
-    hours, whole = _by(scored, lambda start: start // _HOUR_S), _total(scored.values())
+    hours, whole = _by(scored, lambda start: start // _HOUR_S), sum(scored.values(), Moments())
     spread = estimates.standard_error(whole) ** 2 * estimates.n_eff(whole)
     residuals = _out_of_sample(scored, hours, spread)
     hourly = _windows(residuals, _HOUR_S)
@@ -144,10 +143,10 @@ def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
         hours: number of an hour since the epoch → sums.
         spread: variance of one score.
     """
-    by_day, by_week = _by(hours, _hour_of_day), _by(hours, _of_week)
+    by_day, by_week = _by(hours, lambda hour: hour % 24), _by(hours, _of_week)
     chance = spread * _overdispersion(hours, by_week, spread)
-    of_day = _shrunk(by_day, dict.fromkeys(range(24), estimates.mean(_total(hours.values()))), chance)
-    return tuple(_shrunk(by_week, {hour: of_day[_hour_of_day(hour)] for hour in range(HOURS)}, chance).values())
+    of_day = _shrunk(by_day, dict.fromkeys(range(24), estimates.mean(sum(hours.values(), Moments()))), chance)
+    return tuple(_shrunk(by_week, {hour: of_day[hour % 24] for hour in range(HOURS)}, chance).values())
 
 
 def _shrunk(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[int, float]:
@@ -174,19 +173,11 @@ def _of_week(hour: int) -> int:
     return hour_of_week(hour * _HOUR_S)
 
 
-def _hour_of_day(hour: int) -> int:
-    return hour % 24
-
-
 def _by(sums: Sums, key: Callable[[int], int]) -> dict[int, Moments]:
-    gathered: defaultdict[int, list[Moments]] = defaultdict(list)
+    gathered: defaultdict[int, Moments] = defaultdict(Moments)
     for time, of in sums.items():
-        gathered[key(time)].append(of)
-    return {one: _total(some) for one, some in gathered.items()}
-
-
-def _total(sums: Iterable[Moments]) -> Moments:
-    return reduce(add, sums, Moments())
+        gathered[key(time)] += of
+    return gathered
 
 
 # --- how far it can be trusted ----------------------------------------------------------------------------------
@@ -199,10 +190,6 @@ class _Residual(NamedTuple):
     weight2: float
     profile: float
     flat: float
-
-    def plus(self, other: _Residual) -> _Residual:
-        """Return the sums of both residuals."""
-        return _Residual(*map(add, self, other))
 
     @property
     def size(self) -> float:
@@ -222,7 +209,7 @@ def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residu
     normal: dict[int, tuple[tuple[float, ...], float]] = {}
     for own in {(hour - first) // fold for hour in hours}:
         others = {hour: of for hour, of in hours.items() if (hour - first) // fold != own}
-        normal[own] = _profile(others, spread), estimates.mean(_total(others.values()))
+        normal[own] = _profile(others, spread), estimates.mean(sum(others.values(), Moments()))
     found = {}
     for start, of in steps.items():
         profile, flat = normal[(start // _HOUR_S - first) // fold]
@@ -232,10 +219,10 @@ def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residu
 
 def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = LEAST_SCORES) -> dict[int, _Residual]:
     """Return number of a window → the residual of its scores; windows with too few scores are left out."""
-    found: dict[int, _Residual] = {}
+    found: defaultdict[int, _Residual] = defaultdict(lambda: _Residual(0.0, 0.0, 0.0, 0.0))
     for start, residual in residuals.items():
         number = start // length_s
-        found[number] = found[number].plus(residual) if number in found else residual
+        found[number] = _Residual(*map(add, found[number], residual))
     return {number: residual for number, residual in found.items() if residual.size >= least}
 
 

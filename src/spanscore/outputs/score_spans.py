@@ -30,7 +30,7 @@ from spanscore.core.score import JudgeCall, JuryVotes, Scale, Score, Transcript,
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.scope import scope
-from spanscore.outputs.spans import PresetSpanFactory, readable_span
+from spanscore.outputs.spans import PresetSpanFactory, emit_finished, readable_span
 
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
 """Attributes that queries group by, in addition to the unit's model, because a query may see only the evaluation span."""
@@ -247,7 +247,9 @@ class EvaluationSpans:
         links, start_ns = _links(unit, above), _start_ns(root)
         if chosen is not None and above.is_valid and not chosen.watched and chosen.keeps(above):
             own = chosen.span_context_of(above, above.trace_id, span_id, above.trace_state)
-            chosen.finish(name, own, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
+            emit_finished(
+                tracer, name, own, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links
+            )
             return
         start = tracer.start_span if chosen is None else partial(chosen.start_span, span_id=span_id)
         span = start(name, context=context, kind=_INTERNAL, attributes=attributes, links=links, start_time=start_ns)

@@ -415,21 +415,6 @@ class PresetSpanFactory:
         """Return the identity of a sampled span; ``above`` is the parent, or None for a root."""
         return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
 
-    def finish(
-        self,
-        name: str,
-        span_context: SpanContext,
-        above: SpanContext | None,
-        kind: SpanKind,
-        attributes: dict[str, Any],
-        status: Status,
-        start_ns: int,
-        end_ns: int,
-        links: Sequence[Link] = (),
-    ) -> None:
-        """Emit a span that has started and ended without any reader in between; see ``emit_finished``."""
-        emit_finished(self._own, name, span_context, above, kind, attributes, status, start_ns, end_ns, links)
-
     def _flags(self, above: SpanContext | None) -> TraceFlags:
         if above is not None:
             return _SAMPLED_RANDOM if above.trace_flags & _RANDOM else _SAMPLED
