@@ -175,38 +175,28 @@ class SpoolFault(NamedTuple):
     """The reason why a transaction failed.
 
     Attributes:
-        put: result of its puts.
         reason: one of a few texts.
         line: cause and remedy, for an operator.
+        put: result of its puts.
     """
 
-    put: PutResult
     reason: str
     line: str
+    put: PutResult = PutResult.FAILED
 
 
-LOCKED: Final = SpoolFault(
-    PutResult.FAILED, "spool: locked", "another program holds its lock: end it, or wait; the spool retries"
-)
-DAMAGED: Final = SpoolFault(
-    PutResult.FAILED, "spool: damaged", "it is damaged: it is renamed, and a new file is created"
-)
+LOCKED: Final = SpoolFault("spool: locked", "another program holds its lock: end it, or wait; the spool retries")
+DAMAGED: Final = SpoolFault("spool: damaged", "it is damaged: it is renamed, and a new file is created")
 REPLACED: Final = SpoolFault(
-    PutResult.FAILED, "spool: replaced", "it was removed or replaced while it was open: it is opened again"
+    "spool: replaced", "it was removed or replaced while it was open: it is opened again"
 )
-CLOSED: Final = SpoolFault(PutResult.FAILED, "spool: closed", "it is closed")
+CLOSED: Final = SpoolFault("spool: closed", "it is closed")
 DISK_FULL: Final = SpoolFault(
-    PutResult.FULL, "spool: disk full", "its disk is full: make room; tried again every second"
+    "spool: disk full", "its disk is full: make room; tried again every second", PutResult.FULL
 )
-_READ_ONLY: Final = SpoolFault(
-    PutResult.FAILED, "spool: read-only", "it cannot be written: the disk or the file is read-only"
-)
-_DISK: Final = SpoolFault(
-    PutResult.FAILED, "spool: disk error", "its disk fails, or a quota is spent; tried again every second"
-)
-_GONE: Final = SpoolFault(
-    PutResult.FAILED, "spool: not there", "it cannot be opened: does its folder exist, and is it writable?"
-)
+_READ_ONLY: Final = SpoolFault("spool: read-only", "it cannot be written: the disk or the file is read-only")
+_DISK: Final = SpoolFault("spool: disk error", "its disk fails, or a quota is spent; tried again every second")
+_GONE: Final = SpoolFault("spool: not there", "it cannot be opened: does its folder exist, and is it writable?")
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: LOCKED,
     sqlite3.SQLITE_LOCKED: LOCKED,
@@ -238,7 +228,7 @@ def fault_of(error: BaseException) -> SpoolFault:
         return fault_of(error.__cause__)
     code = getattr(error, "sqlite_errorcode", None)
     fault = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
-    return fault or SpoolFault(PutResult.FAILED, "spool: failed", f"it cannot be used ({type_name(error)})")
+    return fault or SpoolFault("spool: failed", f"it cannot be used ({type_name(error)})")
 
 
 # --- writer: operations → transactions of one open file, on the thread of the spool ---

@@ -7,7 +7,6 @@ The traffic is artificial: 1,000 units per evaluation and stream, all with one m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby, product
 from math import ceil, sqrt
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -117,28 +116,17 @@ def series_of(instrument: str, labels: Mapping[str, str]) -> str:
     return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"
 
 
-@dataclass
 class _Traffic:
     """The counters of one service, for each test."""
 
-    _plans: Sequence[DropPlan]
-    _watched: Sequence[WatchedMean]
-    _shared: Monitoring
-    _first: str = field(init=False)
-    _streams: Sequence[AlertScope] = field(init=False)
-    _means: Mapping[str, WatchedMean] = field(init=False)
-    """Name of a metric and its units → the mean that its alerts watch."""
-    _of_roots: Sequence[WatchedMean] = field(init=False)
-    _each_kind: Sequence[WatchedMean] = field(init=False)
-    """A mean of each scale, kind of units and settings, for tests of hours: promtool evaluates every rule at every step."""
-
-    def __post_init__(self) -> None:
-        self._first = steady_window(self._shared)
-        self._streams = streams_of(self._shared)[1:] or streams_of(self._shared)
-        self._means = {mean.subject: mean for mean in self._watched}
-        self._of_roots = [*means_of_roots(self._watched)]
-        by_kind = {f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in self._watched}
-        self._each_kind = list(by_kind.values())
+    def __init__(self, plans: Sequence[DropPlan], watched: Sequence[WatchedMean], shared: Monitoring) -> None:
+        self._plans, self._watched, self._shared = plans, watched, shared
+        self._first = steady_window(shared)
+        self._streams = streams_of(shared)[1:] or streams_of(shared)
+        self._means = {mean.subject: mean for mean in watched}
+        self._of_roots = [*means_of_roots(watched)]
+        # a mean of each scale, kind of units and settings, for tests of hours: promtool evaluates every rule at every step
+        self._each_kind = [*{f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in watched}.values()]
 
     def cases(self) -> Iterator[RuleTest]:
         yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])

@@ -175,19 +175,14 @@ def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Me
     """
     by_name = {metric.name: metric for metric in metrics}
     for name, alert in alerts.items():
-        if name not in by_name:
+        metric = by_name.get(name)
+        if metric is None:
             raise ConfigurationError(
                 f"{place} names {name!r}, which is not a metric of this scorer; it has {', '.join(by_name)}"
             )
-        _refuse_without_quality(by_name[name], alert, place)
-
-
-def _refuse_without_quality(metric: Metric, alert: AlertSettings, place: str) -> None:
-    if metric.scale.has_quality or alert.share_of is not None or (alert.baseline is None and alert.threshold is None):
-        return
-    how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
-    if metric.scale.categories:
-        how = (
-            f"its categories have no quality; name the bad ones in bad, or watch share_of: {metric.scale.categories[0]}"
-        )
-    raise ConfigurationError(f"{place}.{metric.name}: {how}")
+        needs_quality = alert.share_of is None and (alert.baseline is not None or alert.threshold is not None)
+        if needs_quality and not metric.scale.has_quality:
+            how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
+            if words := metric.scale.categories:
+                how = f"its categories have no quality; name the bad ones in bad, or watch share_of: {words[0]}"
+            raise ConfigurationError(f"{place}.{name}: {how}")
