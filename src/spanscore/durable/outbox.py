@@ -80,7 +80,6 @@ class Payload(NamedTuple):
     """Bytes that are sent together with other payloads.
 
     Attributes:
-        raw: the bytes.
         on_delivery: called once, on any thread, when the payload is accepted or dropped; never after the end of the outbox, so
             that a copy on a disk stays there.
         origin: resource and scope of a span; None = the bytes are a whole request.
@@ -135,7 +134,6 @@ class Outbox:
     """Keeps payloads until the backend accepts them. Thread-safe; sends nothing itself. Times are seconds of one steady clock.
 
     Args:
-        rules: rules for sending.
         max_bytes: limit of waiting payloads, in bytes; further payloads are lost. None = no limit.
         jitter: random number in [0, 1) for pauses, so that replicas that failed together do not retry together.
 
@@ -294,9 +292,7 @@ class OutboxSender:
     """Sends the due batches of an outbox, one at a time, on a thread that starts with the first payload.
 
     Attributes:
-        outbox: has the payloads.
         post: sends one batch and returns the backend's answer. Blocks.
-        thread_name: name of the thread.
     """
 
     outbox: Outbox

@@ -31,7 +31,6 @@ class MessageCarrier(HttpCarrier):
     """A ``Carrier`` of messages: sends them over HTTP to one destination, with retries. It follows no redirect.
 
     Args:
-        destination: makes the requests.
         max_bytes: limit of waiting messages, in bytes; None = no limit.
     """
 
@@ -109,7 +108,6 @@ class SinkOutbox:
     deleted after its arrival, so a crash in between sends it once more, with the same id.
 
     Args:
-        destination: receiver of the messages.
         name: name of the outbox among those of a scorer, and of its rows in the spool.
         spool: file of the messages; None = they wait in memory.
     """

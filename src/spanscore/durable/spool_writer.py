@@ -93,7 +93,6 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
     """Rename a damaged file and its companions; return the new name. None if another process has already done so.
 
     Args:
-        path: name of the file.
         damaged: identity of the file (``_file_id``), because another file may have its name by now.
 
     Raises:
@@ -281,14 +280,11 @@ class SpoolWriter:
     """The spool's file, opened at the first write, and again after a fault.
 
     Attributes:
-        path: name of the file.
         sync: SQLite's ``synchronous``.
-        bounds: size and age of the file, and the length of a lease.
         clock: clock of leases, in ns.
         wall_ns: wall clock for the age of rows, Unix ns.
         lock_wait_s: time in s for which an operation waits for the lock of another program.
         tidy_s: seconds between two truncations of the log, in which deleted rows can be read until then.
-        leases: lease of this process, and those of others.
         hurry_by: time by ``monotonic`` at which all waiting ends, because the spool is being closed.
         state: latest state that was read from the file.
         refusing: reason why the latest rows were refused; None if they were written.

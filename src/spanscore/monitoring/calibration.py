@@ -206,8 +206,6 @@ def labels_needed(labels: int, rate: Estimated, half_width: float) -> int:
     """Return about how many labels a rate needs in all for an interval of ± ``half_width``; its width falls as 1/√labels.
 
     Args:
-        labels: number of labels of the present estimate.
-        rate: the present estimate.
         half_width: wanted half of the interval's width, above 0.
     """
     return ceil(labels * ((rate.high - rate.low) / 2.0 / half_width) ** 2)
@@ -530,7 +528,6 @@ class SavedCalibration:
     """A calibration, and the scores to which it applies.
 
     Attributes:
-        metric: name of the metric.
         evaluator_version: the only evaluator version whose pass rate it may correct.
     """
 

@@ -53,7 +53,6 @@ class DropPlan:
 
     Attributes:
         watched: the mean: the quality of the metric, or the share of units without a category; of roots or of inner units.
-        baseline: normal quality.
         windows: length in s → standard errors below the tolerated mean at which the window detects a drop.
         least: effective scores that a window needs.
     """

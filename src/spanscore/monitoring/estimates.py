@@ -321,7 +321,6 @@ def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: in
     """Return the standard errors below the tolerated mean at which a window alerts; at least 1.
 
     Args:
-        window_s: length of the window, in s.
         interval_s: seconds between two evaluations.
         every_s: at most one false alarm in this time, in s.
         shares: number of windows × streams × listed services, and judge checks, that share this rate.

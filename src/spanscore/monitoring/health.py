@@ -203,7 +203,6 @@ def refused_evaluator_versions(
     """Yield the alerts that would never fire, because their metric does not have the watched evaluator version.
 
     Args:
-        alerts: metric → its alert settings.
         metrics: metrics with their configured judges.
         shadows: metrics with their second judges.
         place: key of the configuration with the settings, for messages.
@@ -228,11 +227,7 @@ that are written by turns, cause no notice.
 
 
 def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
-    """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``.
-
-    Args:
-        settings: metric → its alerts, for every metric.
-    """
+    """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``."""
     window = steady_window(shared)
     before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
     group = ", ".join(promql.GROUP)

@@ -32,11 +32,9 @@ class JudgeCheckPlan:
     """The monitoring of one metric's judge.
 
     Attributes:
-        metric: name of the metric.
         every_s: seconds between two runs.
         below: p-value below which a change alerts, (0, 1).
         false_alarm_every_s: at most one false alarm in this time, in s, together with those on drops.
-        severity: severity of the alert.
     """
 
     metric: str
@@ -83,11 +81,6 @@ def judge_check_plans(
     shared: Monitoring,
 ) -> list[JudgeCheckPlan]:
     """Return the monitoring of each watched judge; empty without a judge check.
-
-    Args:
-        judge_check: the scorer's judge check; None = no judge check.
-        means: all watched means, with one of each metric on roots' units or conversations.
-        shared: windows, dimensions and services.
 
     Raises:
         ConfigurationError: the judge check names no metric that can be watched.

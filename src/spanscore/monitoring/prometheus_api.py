@@ -105,9 +105,7 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
     """Yield the scores of each day before ``end_s``, oldest first.
 
     Args:
-        api: the server.
         end_s: end of the last day, seconds since the epoch.
-        days: number of days.
         where: label → required value.
 
     Raises:
@@ -216,7 +214,6 @@ def read_history(
     """Return the scores of all releases in a Prometheus.
 
     Args:
-        api: the server.
         begin_s: start, seconds since the epoch.
         end_s: end, seconds since the epoch.
         is_fixed: whether the start is the same at a later look.

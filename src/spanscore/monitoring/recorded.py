@@ -168,7 +168,6 @@ def watched(longest: str, pinned: Mapping[str, str], means: Sequence[WatchedMean
     Args:
         longest: longest window, in PromQL.
         pinned: metric → the only evaluator version that is watched.
-        means: the watched means.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     now = _but(pinned)

@@ -73,9 +73,7 @@ class MatchedSums(NamedTuple):
 def matched(a: Blocks, b: Blocks) -> MatchedSums:
     """Return the sums of two releases over the same traffic. If the releases share no hour, all sums are empty.
 
-    Args:
-        a: blocks of the first release.
-        b: blocks of the second release, counted from the same moment.
+    The blocks of both releases are counted from the same moment.
     """
     hours_a, hours_b = _by_hour(a), _by_hour(b)
     hours = {}
@@ -114,8 +112,6 @@ def _residuals(
     """Return block number → residual: the block's weighted score difference minus the difference of the means.
 
     Args:
-        a: blocks of the first release.
-        b: blocks of the second release.
         hours: number of an hour → the factors of the weights of a and of b, and the middle between their means.
         difference: mean of b minus mean of a.
     """
@@ -233,7 +229,6 @@ def seconds_until(condition: Callable[[MatchedSums], bool], sums: MatchedSums, s
 
     Args:
         condition: condition on the sums of both releases; once true, it stays true as the sums grow.
-        sums: the sums so far.
         seconds: time in which the sums arrived, in s; 0 = no more will arrive.
     """
     if not seconds or not sums.blocks:
@@ -300,7 +295,6 @@ class ReleaseComparison:
     """The comparison of one metric between two releases.
 
     Attributes:
-        metric: name of the metric.
         a: the earlier release.
         b: the release that may be worse.
         since_s: start of the comparison, seconds since the epoch.
@@ -485,7 +479,6 @@ class ReleaseScores:
     """The scores of one release.
 
     Attributes:
-        name: the compared value.
         scored: metric → evaluator version → sums by step.
         lost: metric → ``lost`` and ``lost2`` by step, of the sampled units without a score of the configured judge, which
             have no evaluator version.
@@ -558,8 +551,6 @@ def compared(
     """Yield the comparison of each metric, including metrics without scores.
 
     Args:
-        metrics: names of the metrics.
-        pair: the releases.
         across_evaluator_versions: whether evaluator versions are compared. Otherwise only scores of one evaluator version are
             used, because another judge or prompt measures differently.
         tolerance: tolerated decrease of the mean quality, [0, 1].

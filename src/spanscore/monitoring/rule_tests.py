@@ -79,10 +79,6 @@ def unit_tests(
 
     Args:
         rules: name of the rule file in the same folder.
-        plans: monitoring of the drops.
-        means: all watched means.
-        shared: settings for all alerts.
-        judge_checks: monitoring of the judges.
     """
     cases = [*_Traffic(plans, means, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]

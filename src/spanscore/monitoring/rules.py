@@ -273,7 +273,6 @@ def rule_files(
 
     Args:
         alerts: metric name → its alert settings; other metrics are watched for silence and failures only.
-        metrics: metrics of the scorer.
         shared: interval, windows, dimensions, links; None = the defaults.
         judge_check: the scorer's judge check; None = no judge check.
         also: entries of ``units.also``, with the alert settings of their metrics.

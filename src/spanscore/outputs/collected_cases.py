@@ -124,7 +124,6 @@ def case_sample(
 
     Args:
         samples: redacted samples of the unit.
-        metrics: names of the metrics.
         requires: metric → kind of sample → required fields; a metric that is missing here may score either kind.
     """
     if samples.outcome is not None:
@@ -190,7 +189,6 @@ class CollectState:
     """The counts of collected cases.
 
     Attributes:
-        path: the file.
         cases: result → number of cases: ``written``, ``folded`` (a duplicate), ``lost``.
         waiting: number of cases to be written.
         fault: the operating system's error that prevents writing now; empty without an error.
@@ -208,7 +206,6 @@ class CaseCollector:
     Cases that cannot be written wait and are retried, up to 1,000 cases or 16 MB. Further cases are lost.
 
     Args:
-        collect: conditions, file and limits.
         requires: metric → kind of sample → required fields, as reported by the metrics.
         counted: called with a result and its number of cases.
         later: schedules a function after a number of seconds.

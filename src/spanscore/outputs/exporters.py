@@ -201,7 +201,6 @@ class QuietExporter:
     Args:
         inner: span, metric or log exporter; all other attributes are read from it.
         endpoint: address for people, without credentials.
-        what: signal of the exporter.
         partial: reads the partial rejections of a backend; None = they are unknown.
 
     Attributes:

@@ -186,7 +186,6 @@ class Telemetry:
 
     Args:
         meter: meter of the export; None = no export yet, but sums are kept.
-        counts: the ledger.
         gauges: instrument name (of queue, hold, capture …) → function that reads it; a mapping is one point per ``reason``.
         points: reads the accounts and the budgets.
         waits: registers a listener for questions that wait for an account.
@@ -293,7 +292,6 @@ class Telemetry:
 
         Args:
             unit: source of the names of model and agent, and of the segments; None = unknown.
-            score: the score.
             context: contains the scored span's context, to which the exemplar points.
         """
         for call in score.usage.calls:

@@ -115,7 +115,6 @@ class DeferredSpan(NonRecordingSpan):
     ``add_event``, ``record_exception``, ``add_link`` and ``update_name`` have no effect.
 
     Attributes:
-        name: name of the span.
         parent: None for a root.
     """
 
@@ -200,15 +199,10 @@ def emit_finished(
 
     Args:
         tracer: the SDK's tracer.
-        name: name of the span.
-        span_context: identity of the span.
         parent: None for a root.
-        kind: kind of the span.
         attributes: OTLP must be able to carry the values; the caller must not use the mapping afterwards.
-        status: status of the span.
         start_ns: Unix time in ns.
         end_ns: Unix time in ns.
-        links: links of the span.
 
     Raises:
         Exception: any error of a processor of the application.
@@ -292,7 +286,6 @@ class LiveSpan:
     """A ``PendingSpan`` that was started, and is ended with the time at which its work ended.
 
     Args:
-        span: the started span.
         end_ns: end of its work, Unix time in ns.
         attributes: set before the end; None = no attributes.
         size: approximate size in memory, in bytes.
@@ -369,16 +362,10 @@ class PresetSpanFactory:
         trace_id: int | None = None,
         sampling: Any = None,
     ) -> Span:
-        """Start a span like ``Tracer.start_span``.
+        """Start a span like ``Tracer.start_span``, with further arguments.
 
         Args:
-            name: name of the span.
-            context: as in ``Tracer.start_span``.
             parent: replaces the current span of ``context``; None = keep it.
-            kind: as in ``Tracer.start_span``.
-            attributes: as in ``Tracer.start_span``.
-            start_time: as in ``Tracer.start_span``.
-            links: as in ``Tracer.start_span``.
             span_id: 64 bit; None = generated.
             trace_id: 128 bit, for a root; None = generated.
             sampling: the head sampler's ``SamplingResult`` for this span; None = call the sampler if needed.

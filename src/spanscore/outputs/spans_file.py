@@ -32,7 +32,6 @@ class SpansFileState:
     """Counts of a spans file.
 
     Attributes:
-        path: the file.
         written: number of spans that this process wrote.
         lost: number of spans that were not written.
         fault: reason of the latest failed write, or why no span can reach the file; empty after a write that succeeded. Spans

@@ -65,7 +65,6 @@ class WebhookSink:
     """Sends messages about units. Thread-safe; its methods do not block.
 
     Args:
-        open_outbox: returns the outbox of a destination.
         content: whether texts that quote prompts and answers may be sent.
         later: schedules a function after a number of seconds.
         clock: monotonic clock, in s.
@@ -74,9 +73,6 @@ class WebhookSink:
 
     Raises:
         ConfigurationError: a parameter is wrong.
-
-    Attributes:
-        conditions: the parsed conditions.
     """
 
     def __init__(
@@ -281,5 +277,9 @@ def _teams(event: _Event) -> _Event:
     return {"type": "message", "attachments": [attachment]}
 
 
-_BODIES: Final[Mapping[str, Callable[[_Event], _Event]]] = {"json": lambda event: event, "slack": _slack, "teams": _teams}
+_BODIES: Final[Mapping[str, Callable[[_Event], _Event]]] = {
+    "json": lambda event: event,
+    "slack": _slack,
+    "teams": _teams,
+}
 """``format`` → the function that returns the body of an event."""
