@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
+from spanscore.monitoring.baselines import DAY_S, STEP_S
 from spanscore.monitoring.estimates import SUMMED, WEIGHTED, Moments
-from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 
 _HOW = "give the address of its page, such as http://localhost:9090"
@@ -227,7 +227,8 @@ def read_history(
     begin, end = int(begin_s // step) * step, int(end_s // step) * step
     if end - begin > _MOST_STEPS * step:
         raise ConfigurationError(f"--since: at most {_MOST_STEPS * step // 86_400} days can be compared at once")
-    by = (promql.RELEASE, promql.METRIC, promql.EVALUATOR_VERSION)  # the weights of lost units have no evaluator version
+    # the weights of lost units have no evaluator version
+    by = (promql.RELEASE, promql.METRIC, promql.EVALUATOR_VERSION)
     matchers = ",".join(filter(None, (promql.matching(where), f'{promql.RELEASE}!=""')))
     sums = _query_increases(api, progress([*SUMMED.items(), *_LOST.items()]), by, matchers, begin, end, step)
     scored: defaultdict[str, defaultdict[str, dict[str, Steps]]] = defaultdict(lambda: defaultdict(dict))

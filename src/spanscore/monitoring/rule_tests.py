@@ -18,8 +18,8 @@ from spanscore.core.printable import parse_duration
 from spanscore.core.score import Outcome, Scale
 from spanscore.monitoring import health, promql
 from spanscore.monitoring.alert import ALL, FOR_INTERVALS, AlertScope, streams_of
+from spanscore.monitoring.baselines import DAY_S, hour_of_week
 from spanscore.monitoring.drops import KEPT, DropPlan
-from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
