@@ -174,10 +174,8 @@ def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
 # that of Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and
 # specificity*.
 #
-# Annotators err, too. If a label is wrong with probability e, for either truth and either verdict of the judge, the labels
-# of each verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan &
-# Gladen with the annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new
-# dichotomous diagnostic tests*, give it for a test that is compared with an imperfect reference.
+# Annotators err, too, so the labels of each verdict of the judge are corrected first; docs/how-to/correct-the-pass-rate.md
+# (*When people err*) has the formula and its sources.
 #
 # Labels that were drawn with unequal probability, such as all failed units and a tenth of the passed units, count with
 # w = 1/π. With equal weights every formula here equals that of its source.

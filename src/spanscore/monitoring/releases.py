@@ -30,18 +30,9 @@ from spanscore.monitoring.estimates import (
 # --- same traffic ----------------------------------------------------------------------------------------------------
 
 # ``matched`` makes the quarter-hour sums of two releases comparable: each hour has equal weight in both, and the squares are
-# multiplied by the design effect. w = 1 / sampling probability of a unit; y = its quality.
-#
-# If quality varies with the day and traffic moves from one release to the other, the plain means of two equal releases
-# differ. So releases are compared within each hour: the scores of a release are weighted by the other release's share of
-# the hour's weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran
-# (1954), and of Mantel and Haenszel (1959).
-#
-# Scores close in time may repeat each other, such as a burst of one question or the turns of a conversation. The variance of
-# the difference is measured from one quarter of an hour to the next, and between neighbours (Newey & West 1987, lag 1). Its
-# ratio to the variance of independent scores is the design effect (Kish 1965; Rao & Scott 1992): the number of dependent scores
-# that have the information of one independent score. ``benchmarks/compare.py`` counts how often the interval of these sums does
-# not contain the true difference.
+# multiplied by the design effect, the number of dependent scores that have the information of one independent score.
+# w = 1 / sampling probability of a unit; y = its quality. docs/explanation/intervals.md has the formulas and their sources;
+# ``benchmarks/compare.py`` counts how often the interval of these sums does not contain the true difference.
 
 BLOCK_S: Final = 900
 """Length of a block, in s."""
