@@ -327,7 +327,9 @@ class OutboxSender:
         with suppress_tracing():  # no spans of instrumented HTTP clients for spanscore's own requests
             while not self._over:
                 try:
-                    due_s = self._send_due()
+                    while not self._over and (batch := self.outbox.batch(monotonic())) is not None:
+                        self.outbox.took(batch, self.post(batch), monotonic())
+                    due_s = self.outbox.due_s()
                 except Exception as error:  # noqa: BLE001  (this is the only sending thread: the batch is retried)
                     log_internal_error("send the waiting data to a backend", error)
                     due_s = monotonic() + _AFTER_FAULT_S
@@ -335,9 +337,3 @@ class OutboxSender:
                     return
                 self._wake.wait(None if due_s is None else max(0.0, due_s - monotonic()))
                 self._wake.clear()
-
-    def _send_due(self) -> float | None:
-        """Send every due batch; return the time of the next batch."""
-        while not self._over and (batch := self.outbox.batch(monotonic())) is not None:
-            self.outbox.took(batch, self.post(batch), monotonic())
-        return self.outbox.due_s()

@@ -191,7 +191,7 @@ def missing_share(of: Moments) -> float:
 
 
 def student(level: float, freedom: float) -> float:
-    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as in the PromQL formulas."""
+    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as PromQL can."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     return z + (z**3 + z) / 4 / max(freedom, 1.0)
 
@@ -243,11 +243,6 @@ def missing_so_far(metric: str, scale: Scale, sums: ReadSums, lost: Weights) -> 
     return None if not scale.has_quality or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
 
 
-def indicator(of: Moments, part: Moments) -> Moments:
-    """Return the sums of y = 1 for the units in ``part`` and 0 for the other units in ``of``; the mean is a share of units."""
-    return replace(of, wy=part.w, w2y=part.w2, w2y2=part.w2)
-
-
 def running_shares(metric: str, scale: Scale, sums: ReadSums) -> Mapping[str, MeanInterval]:
     """Return category → share of all eligible traffic from the scores so far; empty without scores or categories.
 
@@ -268,8 +263,12 @@ def _shares(parts: Mapping[str, Moments], categories: Iterable[str]) -> Mapping[
     every = sum(parts.values(), Moments())
     if not every.w:
         return {}
-    shares = {word: indicator(every, parts.get(word, Moments())) for word in categories}
-    return {word: MeanInterval(mean(of), *interval(of)) for word, of in shares.items()}
+    shares = {}
+    for word in categories:  # the mean of y = 1 for the units with the category, and 0 for the other units
+        part = parts.get(word, Moments())
+        of = replace(every, wy=part.w, w2y=part.w2, w2y2=part.w2)
+        shares[word] = MeanInterval(mean(of), *interval(of))
+    return shares
 
 
 def _population(metric: str, sums: ReadSums) -> Moments:

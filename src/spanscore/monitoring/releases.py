@@ -78,9 +78,11 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
     residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
     independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
-    design_effect = _design_effect(residuals, independent)
-    of_a, of_b = (_with_design_effect(sums, design_effect) for sums in (sums_a, sums_b))
-    return MatchedSums(of_a, of_b, len(residuals), design_effect)
+    deff = _design_effect(residuals, independent)
+    of_a, of_b = (
+        replace(sums, w2=deff * sums.w2, w2y=deff * sums.w2y, w2y2=deff * sums.w2y2) for sums in (sums_a, sums_b)
+    )
+    return MatchedSums(of_a, of_b, len(residuals), deff)
 
 
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
@@ -129,10 +131,6 @@ def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
     neighbours = sum(residual * residuals.get(number + 1, 0.0) for number, residual in residuals.items())
     measured = sum(residual**2 for residual in residuals.values()) + max(0.0, neighbours)
     return max(1.0, (1 + _FEW_BLOCKS / len(residuals)) * measured / independent)
-
-
-def _with_design_effect(sums: Moments, design_effect: float) -> Moments:
-    return replace(sums, w2=design_effect * sums.w2, w2y=design_effect * sums.w2y, w2y2=design_effect * sums.w2y2)
 
 
 # --- interval at every look ------------------------------------------------------------------------------------------
@@ -549,7 +547,10 @@ def compared(
     """
     a, b = pair.a, pair.b
     for metric in metrics:
-        of_a, of_b = (_effective(side.scored.get(metric, {})) for side in (a, b))
+        of_a, of_b = (
+            {version: n_eff(sum(steps.values(), Moments())) for version, steps in side.scored.get(metric, {}).items()}
+            for side in (a, b)
+        )
         evaluator_versions = of_a.keys() | of_b.keys() if across_evaluator_versions else _in_common(of_a, of_b)
         left_out = (of_a.keys() | of_b.keys()) - evaluator_versions
         yield ReleaseComparison(
@@ -587,11 +588,6 @@ def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float],
         )
         return f"{difference}: score both with the same metric version and judge"
     return f"{pair.ended} has no traffic any more" if pair.ended else ""
-
-
-def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
-    """Return evaluator version → effective number of its scores."""
-    return {evaluator_version: n_eff(sum(steps.values(), Moments())) for evaluator_version, steps in scored.items()}
 
 
 def _listed(evaluator_versions: Iterable[str]) -> str:

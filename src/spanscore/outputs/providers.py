@@ -490,7 +490,7 @@ class Providers:
         if exporter is not None:
             exporter.readable_place = partial(self._readable_place, what)
             if what == "metrics":
-                exporter.on_success = self._confirm_metrics
+                exporter.on_success = lambda: self.on_metrics_exported()  # another one in a forked child
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
@@ -500,9 +500,6 @@ class Providers:
             return ""
         in_file = "" if self.spans_file is None else self.spans_file.readable_place(metrics=what == "metrics")
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
-
-    def _confirm_metrics(self) -> None:
-        self.on_metrics_exported()  # another one in a forked child
 
     def _build_ahead(self) -> None:
         parts = BuiltProviders(self._service_name)

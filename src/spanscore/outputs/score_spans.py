@@ -106,7 +106,7 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
         semconv.EVALUATOR_ID: score.metric,
         semconv.EVALUATOR_VERSION: score.evaluator_version or None,
         semconv.EVALUATOR_TYPE: evaluator_type(score),
-        semconv.JUDGE_MODEL: judge_model_of(score),
+        semconv.JUDGE_MODEL: score.judge_model or next((call.model for call in score.usage.calls if call.model), None),
         semconv.METRIC_KIND: score.kind,
         semconv.METRIC_DIRECTION: None if score.scale.categories else score.direction,
         semconv.EVALUATION_SCORE_VALUE: score.number,
@@ -134,11 +134,6 @@ def evaluator_type(score: Score) -> str:
 def annotator_kind(score: Score) -> str:
     """Return OpenInference's kind of the annotator: ``LLM`` if a model was called, otherwise ``CODE``."""
     return "LLM" if evaluator_type(score) == "llm_judge" else "CODE"
-
-
-def judge_model_of(score: Score) -> str | None:
-    """Return the name of the judging model at its provider; None if no model was called."""
-    return score.judge_model or next((call.model for call in score.usage.calls if call.model), None)
 
 
 def error_type_of(score: Score) -> str | None:
