@@ -364,7 +364,7 @@ class Calibration:
             raw: sums of the judge's verdicts in the window, including the labelled units; Σw > 0.
         """
         cells, rate = self._noisy_cells(), mean(raw)
-        human, judge = _mean(cells, _human), _mean(cells, _judge)
+        human, judge = _mean(cells, lambda cell: cell.human), _mean(cells, lambda cell: cell.judge)
         together = _mean(cells, lambda cell: cell.human * cell.judge)
         # PPI++'s λ, cov(human, judge) / var(judge): the weight of the judge's rate in addition to that of the labels
         power = (together - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
@@ -384,7 +384,7 @@ class Calibration:
         else:
             drawn = cells
         of_rest = _variance(drawn, lambda cell: cell.human - power * cell.judge - rest)
-        rate = _mean(cells, _human)
+        rate = _mean(cells, lambda cell: cell.human)
         spread = rate * (1.0 - rate)
         error = self.annotator_error
         of_error = error.variance * ((2.0 * rate - 1.0) / (1.0 - 2.0 * error.rate)) ** 2
@@ -420,8 +420,8 @@ class Calibration:
 
     def _weights(self) -> tuple[float, float]:
         """Return the typical weight of a label on a unit that the judge passed, and on one that it failed."""
-        passed = _typical((self.true_pass, self.false_pass))
-        failed = _typical((self.true_fail, self.false_fail))
+        passed = _typical(self.true_pass, self.false_pass)
+        failed = _typical(self.true_fail, self.false_fail)
         return passed or failed, failed or passed
 
     def _noisy_cells(self, more: float = 0.0) -> list[_Observed]:
@@ -466,36 +466,25 @@ def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
     return Estimated(value, *ends)
 
 
-def _typical(cells: Iterable[Cell]) -> float:
+def _typical(*cells: Cell) -> float:
     """Return the mean weight of labels, each weighted by its weight; 0 without labels."""
-    cells = list(cells)
     weight = sum(cell.w for cell in cells)
     return sum(cell.w2 for cell in cells) / weight if weight else 0.0
 
 
-def _human(cell: _Observed) -> float:
-    return cell.human
-
-
-def _judge(cell: _Observed) -> float:
-    return cell.judge
-
-
-def _mean(cells: Iterable[_Observed], of: Callable[[_Observed], float]) -> float:
-    cells = list(cells)
+def _mean(cells: Sequence[_Observed], of: Callable[[_Observed], float]) -> float:
     return sum(cell.w * of(cell) for cell in cells) / sum(cell.w for cell in cells)
 
 
-def _variance(cells: Iterable[_Observed], influence: Callable[[_Observed], float]) -> float:
+def _variance(cells: Sequence[_Observed], influence: Callable[[_Observed], float]) -> float:
     """Return the variance of an estimate from the influence of each label (linearization)."""
-    cells = list(cells)
     return sum(cell.w2 * influence(cell) ** 2 for cell in cells) / sum(cell.w for cell in cells) ** 2
 
 
 def _kappa(cells: Sequence[_Observed]) -> tuple[float, float]:
     """Return κ and the variance of its estimate: with equal weights, that of Fleiss, Cohen & Everitt (1969)."""
     agreed = _mean(cells, lambda cell: cell.human == cell.judge)
-    human, judge = _mean(cells, _human), _mean(cells, _judge)
+    human, judge = _mean(cells, lambda cell: cell.human), _mean(cells, lambda cell: cell.judge)
     chance = human * judge + (1.0 - human) * (1.0 - judge)
 
     def influence(cell: _Observed) -> float:
