@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
@@ -423,12 +424,12 @@ _SAY_WHERE = ("ENDPOINT", "PROTOCOL")
 """Endings of variables that choose an exporter's destination. If such a variable is set, the user has chosen it."""
 
 
+@dataclass(eq=False)
 class _QuietProcessor:
     """A batch processor that does not print "Queue full" in the application if the collector is slow."""
 
-    def __init__(self, inner: Any, exporter: QuietExporter) -> None:
-        self._inner = inner
-        self._exporter = exporter
+    _inner: Any
+    _exporter: QuietExporter
 
     def on_end(self, span: Any) -> None:
         with self._exporter.suppressing_logs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from time import time_ns
@@ -282,31 +283,29 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     return BoundedAttributes(most, attributes, max_value_len=longest)
 
 
+@dataclass(slots=True, eq=False)
 class LiveSpan:
     """A ``PendingSpan`` that was started, and is ended with the time at which its work ended.
 
-    Args:
+    Attributes:
         end_ns: end of its work, Unix time in ns.
         attributes: set before the end; None = no attributes.
         size: approximate size in memory, in bytes.
     """
 
-    __slots__ = ("_attributes", "_end_ns", "_span", "size")
-
-    def __init__(self, span: Span, end_ns: int, attributes: Mapping[str, Any] | None, size: int) -> None:
-        self._span = span
-        self._end_ns = end_ns
-        self._attributes = attributes
-        self.size = size
+    span: Span
+    end_ns: int
+    attributes: Mapping[str, Any] | None
+    size: int
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at the end of its work."""
         try:
-            if self._attributes:
-                attributes = {**self._attributes, **attributes} if attributes else self._attributes
+            if self.attributes:
+                attributes = {**self.attributes, **attributes} if attributes else self.attributes
             if attributes:
-                self._span.set_attributes(attributes)
-            self._span.end(end_time=self._end_ns)
+                self.span.set_attributes(attributes)
+            self.span.end(end_time=self.end_ns)
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
             log_internal_error("end a span", error)
 
@@ -412,13 +411,11 @@ def _context_within(parent: Span | None, context: Context) -> Context:
     return context if parent is None else set_span_in_context(parent, context)
 
 
+@dataclass(slots=True, eq=False)
 class _PresetIdGenerator:
-    __slots__ = ("_inner", "span_id", "trace_id")
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.span_id: int | None = None
-        self.trace_id: int | None = None
+    _inner: Any
+    span_id: int | None = None
+    trace_id: int | None = None
 
     def generate_span_id(self) -> Any:
         return self._inner.generate_span_id() if self.span_id is None else self.span_id
@@ -430,12 +427,10 @@ class _PresetIdGenerator:
         return getattr(self._inner, name)
 
 
+@dataclass(slots=True, eq=False)
 class _PresetSampler:
-    __slots__ = ("_inner", "sampling")
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.sampling: Any = None
+    _inner: Any
+    sampling: Any = None
 
     def should_sample(self, *arguments: Any, **named: Any) -> Any:
         return self._inner.should_sample(*arguments, **named) if self.sampling is None else self.sampling
