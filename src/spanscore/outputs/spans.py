@@ -195,6 +195,7 @@ def emit_finished(
     start_ns: int,
     end_ns: int,
     links: Sequence[Link] = (),
+    resource: Any = None,
 ) -> None:
     """Make a finished span of a tracer and give it to the processors.
 
@@ -204,6 +205,7 @@ def emit_finished(
         attributes: OTLP must be able to carry the values; the caller must not use the mapping afterwards.
         start_ns: Unix time in ns.
         end_ns: Unix time in ns.
+        resource: the SDK's resource of the span; None = the tracer's.
 
     Raises:
         Exception: any error of a processor of the application.
@@ -212,7 +214,7 @@ def emit_finished(
         name=name,
         context=span_context,
         parent=parent,
-        resource=tracer.resource,
+        resource=tracer.resource if resource is None else resource,
         attributes=_within(tracer._span_limits, attributes),
         links=links,
         kind=kind,
