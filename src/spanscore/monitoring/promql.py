@@ -179,7 +179,7 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
         weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
     """
     failed, scored = (semconv.MISSING_WEIGHT, semconv.WEIGHT) if weighted else (semconv.EVALUATIONS, semconv.SCORED)
-    return _part_of(increase(failed, window, _outcome_matchers(FAILED, where)), increase(scored, window, where))
+    return _part_of(increase(failed, window, _of_failures(where)), increase(scored, window, where))
 
 
 def _part_of(part: str, scored: str) -> str:
@@ -189,7 +189,7 @@ def _part_of(part: str, scored: str) -> str:
 
 def failures(window: str, where: str = "") -> str:
     """Return the number of failed evaluations by the configured judge."""
-    return increase(semconv.EVALUATIONS, window, _outcome_matchers(FAILED, where))
+    return increase(semconv.EVALUATIONS, window, _of_failures(where))
 
 
 def declined_share(window: str, where: str = "") -> str:
@@ -210,9 +210,9 @@ def unaccounted(where: str = "") -> str:
     return f"{eligible} - {ended} - {pending}"
 
 
-def _outcome_matchers(outcomes: str, where: str) -> str:
-    """Return the matchers of evaluations with one of these outcomes, of the source in the matchers or the configured judge."""
-    return _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"'))))
+def _of_failures(where: str) -> str:
+    """Return the matchers of failed evaluations, of the source in the matchers or the configured judge."""
+    return _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"'))))
 
 
 def _of_population(where: str) -> str:

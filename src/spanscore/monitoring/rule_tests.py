@@ -127,7 +127,8 @@ class _Traffic:
     def cases(self) -> Iterator[RuleTest]:
         yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])
         yield from self._drops()
-        low = {name: level / 2 for name in self._means if (level := self._lowest(name)) and not self._baseline(name)}
+        levels = {name: self._lowest(name) for name, mean in self._means.items() if not mean.settings.baseline}
+        low = {name: level / 2 for name, level in levels.items() if level}
         if low:
             yield RuleTest(
                 "a mean below its threshold is seen", self._all(low, streams=self._streams), self._below(low)
@@ -295,9 +296,6 @@ class _Traffic:
         """Return the lowest acceptable mean of a metric; 0 without one."""
         own = self._means[metric].settings
         return own.threshold or (0.0 if own.max is None else 1 - own.max)
-
-    def _baseline(self, metric: str) -> bool:
-        return bool(self._means[metric].settings.baseline)
 
     def _all(
         self,
@@ -523,7 +521,8 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 def _fall(plan: DropPlan) -> float:
     """Return a distance below the normal quality that is certainly detected as a drop."""
     clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
-    return plan.tolerated + plan.watched.settings.least_change + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
+    stray = plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
+    return plan.tolerated + plan.watched.settings.least_change + stray
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:

@@ -243,14 +243,13 @@ class Telemetry:
         if meter not in self._exported:
             instruments = _meters.instruments_of(meter)
             instruments.join(self)
-            if self._waits is not None:
-                self._waits(instruments.waited)
             self._exported = {**self._exported, meter: instruments}
+            self.record_waits()
 
     def record_waits(self) -> None:
         """Record the waits of the present accounts, after new ones were added."""
-        for instruments in self._exported.values():
-            if self._waits is not None:
+        if self._waits is not None:
+            for instruments in self._exported.values():
                 self._waits(instruments.waited)
 
     def abandon(self, meter: Meter) -> None:
