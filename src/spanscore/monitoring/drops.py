@@ -12,8 +12,7 @@ from typing import Any
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.score import PASS_FAIL
-from spanscore.monitoring import estimates as budget
-from spanscore.monitoring import promql, recorded
+from spanscore.monitoring import estimates, promql, recorded
 from spanscore.monitoring.alert import (
     FOR_SEGMENT,
     OF_METRIC,
@@ -27,15 +26,10 @@ from spanscore.monitoring.alert import (
     mean_of,
     of_metric,
     share_labels,
-    streams_of,
     worst_share,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
-from spanscore.monitoring.judge_check import (
-    JudgeCheckPlan,
-    judge_check_figures,
-    shares_of_false_alarms,
-)
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, shares_of_false_alarms
 from spanscore.monitoring.watched_means import IS_SHARE, WatchedMean
 
 # All expressions use quality (1 is good), so that a drop has one direction for each scale.
@@ -70,7 +64,7 @@ class DropPlan:
     @property
     def tolerated(self) -> float:
         """Permanent distance below the baseline that is tolerated, in quality."""
-        return budget.TOLERATED * self.watched.settings.least_change
+        return estimates.TOLERATED * self.watched.settings.least_change
 
     @property
     def null(self) -> float:
@@ -93,7 +87,7 @@ class DropPlan:
     def scores_to_see(self, drop: float, window_s: float, z: float) -> float:
         """Return the effective scores with which a window of a length detects half of the drops."""
         strays = {"baseline_sd": self.baseline.baseline_sd_of(window_s), "design_effect": self.baseline.design_effect}
-        return budget.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
+        return estimates.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
 
     @property
     def holds(self) -> bool:
@@ -120,7 +114,7 @@ def plans_of(
             continue
         baseline.refuse_overlap(mean.metric, max(shared.windows))
         every_s = alert.false_alarm_every
-        z_of = partial(budget.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
+        z_of = partial(estimates.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
         windows = {window: alert.z or z_of(window_s=window) for window in shared.windows}
         plans.append(DropPlan(mean, baseline, windows, least_of(alert)))
     return plans
@@ -128,7 +122,7 @@ def plans_of(
 
 def least_of(alert: AlertSettings) -> int:
     """Return the effective scores that a window of a metric needs before its mean is compared."""
-    return alert.min_scores or budget.MIN_SCORES
+    return alert.min_scores or estimates.MIN_SCORES
 
 
 def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict[str, Any]]:
@@ -184,9 +178,7 @@ def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
         yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
-def drop(
-    plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()
-) -> Iterator[Alert]:
+def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Iterator[Alert]:
     """Yield the alert on drops of quality, if a metric has one.
 
     It fires per metric, service, evaluator version and segment, for all windows together.
@@ -200,7 +192,9 @@ def drop(
     yield Alert(
         name="SpanscoreQualityDrop",
         expression=f'min without ({recorded.WINDOW}) ({recorded.DROP}{{{promql.METRIC}!~"{IS_SHARE}"}})',
-        labels=labels_of(of_metric({plan.watched.name: literal(plan.watched.settings.severity) for plan in plans}), OF_METRIC),
+        labels=labels_of(
+            of_metric({plan.watched.name: literal(plan.watched.settings.severity) for plan in plans}), OF_METRIC
+        ),
         summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
         text=f"{mean_of(scales)} fell {_story(plans, shared, of_judge)}",
         figures={
