@@ -242,7 +242,7 @@ class SpoolFile:
 
         It is as of the last successful transaction: some seconds old at most while the spool is used and works.
         """
-        return self._writer.state._replace(fault=self._writer.said())
+        return self._writer.state._replace(fault=self._writer.fault_line())
 
     def close(self, timeout_s: float) -> None:
         """Run the waiting operations, return the rows of this process, and close the file, within ``timeout_s`` seconds."""

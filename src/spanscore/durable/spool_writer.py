@@ -186,9 +186,7 @@ class SpoolFault(NamedTuple):
 
 LOCKED: Final = SpoolFault("spool: locked", "another program holds its lock: end it, or wait; the spool retries")
 DAMAGED: Final = SpoolFault("spool: damaged", "it is damaged: it is renamed, and a new file is created")
-REPLACED: Final = SpoolFault(
-    "spool: replaced", "it was removed or replaced while it was open: it is opened again"
-)
+REPLACED: Final = SpoolFault("spool: replaced", "it was removed or replaced while it was open: it is opened again")
 CLOSED: Final = SpoolFault("spool: closed", "it is closed")
 DISK_FULL: Final = SpoolFault(
     "spool: disk full", "its disk is full: make room; tried again every second", PutResult.FULL
@@ -330,7 +328,7 @@ class SpoolWriter:
             self._note(None if fault is LOCKED or fault is DAMAGED else fault)
         self._disconnect()
 
-    def said(self) -> str | None:
+    def fault_line(self) -> str | None:
         """Return one line for an operator; None = no fault."""
         return self._moved if self._fault is None else f"the spool {self.path}: {self._fault.line}"
 
@@ -410,7 +408,7 @@ class SpoolWriter:
                 if fault_of(error) is not LOCKED or monotonic() > until:
                     raise
                 if monotonic() - began > _NOTICED_S:
-                    self._say(LOCKED)
+                    self._log(LOCKED)
                 sleep(_AGAIN_S)
             else:
                 return table
@@ -454,12 +452,12 @@ class SpoolWriter:
 
     def _note(self, fault: SpoolFault | None) -> None:
         self.refusing = fault
-        self._say(fault)
+        self._log(fault)
 
-    def _say(self, fault: SpoolFault | None) -> None:
+    def _log(self, fault: SpoolFault | None) -> None:
         self._fault = fault
         if fault is not None:
-            log_once(f"spool {self.path} {fault.reason}", self.said() or "")
+            log_once(f"spool {self.path} {fault.reason}", self.fault_line() or "")
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
         if self._connection is None:  # not reached: a transaction has opened it
