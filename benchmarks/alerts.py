@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
-from spanscore.monitoring import estimates as budget
+from spanscore.monitoring import estimates
 from spanscore.monitoring.alert import FOR_INTERVALS
 from spanscore.monitoring.drops import KEPT
 from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED
@@ -29,7 +29,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 SHARED, ALERT = Monitoring(), AlertSettings(baseline=0.85)
-TOLERATED = budget.TOLERATED * ALERT.min_drop
+TOLERATED = estimates.TOLERATED * ALERT.min_drop
 MONTH, DAY = 43_200, 1_440
 SETS = ((60,), (60, 360, 1_440), tuple(int(one // 60) for one in SHARED.windows))
 """Sets of windows that are watched together, in minutes."""
@@ -113,7 +113,7 @@ class Rule:
 
     null: float | Floats
     z: float
-    least: int = budget.MIN_SCORES
+    least: int = estimates.MIN_SCORES
     strays: float | Floats = 0.0
     design_effect: float = 1.0
 
@@ -151,8 +151,8 @@ class Window:
 
     def is_better(self, than: Window, null: Floats) -> Flags:
         """Return whether the window has recovered, as in ``spanscore:recovered``."""
-        far = self._deviance(than.p, self.error2) > budget.RECOVERED_Z**2
-        return (self.p > null) & (self.p > than.p) & far & (self.n >= budget.MIN_SCORES)
+        far = self._deviance(than.p, self.error2) > estimates.RECOVERED_Z**2
+        return (self.p > null) & (self.p > than.p) & far & (self.n >= estimates.MIN_SCORES)
 
     def _deviance(self, level: float | Floats, error2: Floats) -> Floats:
         p, failing = self.p, 1 - self.p
@@ -177,7 +177,7 @@ def sliding(values: Floats, minutes: int) -> Floats:
 def rules_of(windows: Sequence[int], null: float) -> dict[int, Rule]:
     """Return the rules of windows (in minutes) that are watched together."""
     shared = {"interval_s": 60.0, "every_s": ALERT.false_alarm_every, "shares": len(windows)}
-    return {minutes: Rule(null, budget.critical_z(window_s=60.0 * minutes, **shared)) for minutes in windows}  # type: ignore[arg-type]
+    return {minutes: Rule(null, estimates.critical_z(window_s=60.0 * minutes, **shared)) for minutes in windows}  # type: ignore[arg-type]
 
 
 def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> Flags:
@@ -303,7 +303,7 @@ def _false_alarm_rows(months: int) -> Iterator[str]:
 
 def _owed(per_minute: float, windows: Sequence[int]) -> str:
     """Mark cells whose shortest usable window has 1,000 scores: there half of the budget must be used."""
-    speaking = [per_minute * minutes for minutes in windows if per_minute * minutes >= budget.MIN_SCORES]
+    speaking = [per_minute * minutes for minutes in windows if per_minute * minutes >= estimates.MIN_SCORES]
     return " *" if min(speaking) >= 1_000 else ""
 
 

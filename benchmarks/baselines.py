@@ -22,10 +22,9 @@ from benchmarks import alerts
 from benchmarks.alerts import CONTINUOUS, DAY, PASS_FAIL, Flags, Floats, Law, Rule, Sums, Window, sliding
 from spanscore.config.monitoring import AlertSettings, Monitoring, OffsetBaseline
 from spanscore.metrics.catalog.registry import create
-from spanscore.monitoring.baselines import Baseline
+from spanscore.monitoring.baselines import STEP_S, Baseline, LearnedBaseline, learned
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import OFFSET_SCORES, Moments
-from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
 from spanscore.monitoring.watched_means import watched_means
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import formulas
 import queries as q
 from panels import COUNT, SHARE, lines, over_time, rows
 
@@ -26,7 +27,7 @@ def of_others() -> list[Any]:
             " labels after the first hundred, and malformed names.",
             [
                 ("scores", q.counted(semconv.SCORED, where=EXTERNAL, by=by_label)),
-                ("mean", promql.mean(q.sums(q.RANGE, where=EXTERNAL, by=by_label))),
+                ("mean", formulas.mean(q.sums(q.RANGE, where=EXTERNAL, by=by_label))),
             ],
             width=12,
             unit=COUNT,
@@ -35,7 +36,7 @@ def of_others() -> list[Any]:
             "Mean of external scores",
             "The scale of an external score is not declared: shown is the mean of each name whose values were all between 0 and"
             " 1, and 1 need not be good. Each point looks back over *Window*.",
-            over_time(promql.mean(q.sums(where=EXTERNAL)), q.NAMED),
+            over_time(formulas.mean(q.sums(where=EXTERNAL)), q.NAMED),
             unit=SHARE,
         ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import formulas
 import queries as q
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from overview import ONE_METRIC, OPERATORS, UID
@@ -38,7 +39,6 @@ from releases import release_choices, two_releases
 from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.calibration import CORRECTED, HIGH, LOW
-from spanscore.monitoring.health import applying
 from spanscore.monitoring.promql import series
 
 _SHOWN = (
@@ -92,16 +92,16 @@ def one_metric() -> Dashboard:
 
 def _now() -> list[Any]:
     all_time = q.sums(q.RANGE, by=ALL)
-    low, high = promql.interval(all_time)
+    low, high = formulas.interval(all_time)
     traffic_light = steps((None, RED), (0.5, ORANGE), (0.8, GREEN))
     mean = q.sums()
-    applies = applying(q.MOVING, q.WHERE, q.EACH)
-    lows, highs = zip(promql.interval(mean), promql.missing_bounds(mean), strict=True)
+    applies = formulas.applying(q.MOVING, q.WHERE, q.EACH)
+    lows, highs = zip(formulas.interval(mean), formulas.missing_bounds(mean), strict=True)
     return [
         number(
             "Mean quality",
             "Weighted mean over the selected time, 1 is good. Low: read the worst traces below.",
-            at_end(promql.mean(all_time)),
+            at_end(formulas.mean(all_time)),
             unit=SHARE,
             steps=traffic_light,
         ),
@@ -117,7 +117,7 @@ def _now() -> list[Any]:
         number(
             "Effective scores",
             "What the weighted scores are worth in equally weighted ones. Under 100 a change is hard to tell from chance.",
-            at_end(promql.n_eff(all_time)),
+            at_end(formulas.n_eff(all_time)),
         ),
         number(
             "Pass rate",
@@ -137,7 +137,7 @@ def _now() -> list[Any]:
             "*Low* and *high* are the interval; *at worst* and *at best* are where the mean would lie if every unit without a"
             " score, see *What the mean lacks*, had got the worst or the best. When those are far apart, mend what loses the"
             " units before believing the mean.",
-            over_time(promql.mean(mean), f"mean {q.NAMED}"),
+            over_time(formulas.mean(mean), f"mean {q.NAMED}"),
             *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(lows, ("low", "at worst"), strict=True)],
             *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(highs, ("high", "at best"), strict=True)],
             unit=SHARE,
@@ -147,10 +147,10 @@ def _now() -> list[Any]:
             "Applies to",
             "Share of traffic for which the metric's condition (`applies_when`) holds, with its 95 % interval. It moves: other"
             " questions come, or the judge reads the condition another way. At 0 nothing is measured.",
-            over_time(promql.mean(applies), q.NAMED),
+            over_time(formulas.mean(applies), q.NAMED),
             *[
                 over_time(end, f"{name} {q.NAMED}")
-                for name, end in zip(("low", "high"), promql.interval(applies), strict=True)
+                for name, end in zip(("low", "high"), formulas.interval(applies), strict=True)
             ],
             unit=SHARE,
             width=24,
@@ -217,7 +217,7 @@ def _distribution() -> list[Any]:
 
 def _categories() -> list[Any]:
     all_time = q.category_shares(q.RANGE, by=ALL)
-    low, high = promql.interval(all_time)
+    low, high = formulas.interval(all_time)
     of_word = f"{{{{{q.PASS}}}}}"
     return [
         shares(
@@ -225,13 +225,13 @@ def _categories() -> list[Any]:
             "Share of units with each category, weighted, over the last *Window*. Empty: the metric has no categories. A band"
             " that grows: users ask for other things, or the judge reads the categories another way (see *By evaluator"
             " version*). To be told of it, write `alerts: {<metric>: {share_of: <category>, max: 0.1}}`.",
-            over_time(promql.mean(q.category_shares()), f"{of_word} {{{{{q.SERVICE}}}}}"),
+            over_time(formulas.mean(q.category_shares()), f"{of_word} {{{{{q.SERVICE}}}}}"),
             width=16,
         ),
         rows(
             "Share of each category",
             "Weighted share over the selected time, with its 95 % interval. Far apart: few scores; take a longer time.",
-            [("share", promql.mean(all_time)), ("low", low), ("high", high)],
+            [("share", formulas.mean(all_time)), ("low", low), ("high", high)],
             width=8,
         ),
     ]
@@ -256,13 +256,13 @@ def _differs() -> list[Any]:
             "By evaluator version",
             "Weighted mean per evaluator version (metric version, judge, votes). A step where one line ends and another begins"
             " is a change of the measure, not of the application: alerts and comparisons start anew there.",
-            over_time(promql.mean(q.sums(by=(q.SERIES,))), f"{{{{{q.SERIES}}}}}"),
+            over_time(formulas.mean(q.sums(by=(q.SERIES,))), f"{{{{{q.SERIES}}}}}"),
             unit=SHARE,
         ),
         lines(
             "By service",
             "Weighted mean per service. One line below the others: its application, not the judge.",
-            over_time(promql.mean(q.sums(by=(q.SERVICE,))), f"{{{{{q.SERVICE}}}}}"),
+            over_time(formulas.mean(q.sums(by=(q.SERVICE,))), f"{{{{{q.SERVICE}}}}}"),
             unit=SHARE,
         ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import formulas
 import queries as q
 from external import of_others
 from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -69,7 +70,7 @@ def _receivers() -> list[Any]:
             "Units times metrics over the selected time; each bar is a part of the bar above. *entered* to *chosen*: sampling"
             " and filters, as configured. *chosen* to *readable*: a unit without question and answer, or without a field that"
             " the metric needs; see `scorer.status()`. *readable* to *scored*: the judge failed or had no time.",
-            at_end(promql.entered(q.RANGE, q.WHERE, ()), "entered"),
+            at_end(formulas.entered(q.RANGE, q.WHERE, ()), "entered"),
             at_end(chosen, "chosen"),
             at_end(readable, "readable"),
             at_end(q.counted(semconv.SCORED, by=()), "scored"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import formulas
 import queries as q
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from panels import (
@@ -52,14 +53,14 @@ def overview() -> Dashboard:
 
 def _mean() -> Any:
     of_service, of_segment = f"{{{{{q.SERVICE}}}}}", f"{{{{{recorded.SEGMENT}}}}} {{{{{q.SERVICE}}}}}"
-    low, high = promql.interval(q.sums())
+    low, high = formulas.interval(q.sums())
     panel = lines(
         "Mean quality of $metric",
         "Mean of the scores, from 0 (bad) to 1 (good), for the traffic of the last *Window*. The grey dashed lines are its 95 %"
         " interval: the true mean lies between them. The answers became worse if the whole interval is below the old level."
         " Then compare the time with your deployments, and open *One metric* for the worst traces. Lines far apart: too few"
         " scores; choose a longer window. A chosen *Segment* has lines of its own.",
-        over_time(promql.mean(q.sums()), f"mean {of_service}"),
+        over_time(formulas.mean(q.sums()), f"mean {of_service}"),
         over_time(low, f"low {of_service}"),
         over_time(high, f"high {of_service}"),
         *_of_segment(of_segment),
@@ -71,8 +72,8 @@ def _mean() -> Any:
 def _of_segment(legend: str) -> list[Any]:
     """Return the queries of the chosen segment. They use recorded sums, because the counters' segments have no common label."""
     sums = q.segment_sums
-    low, high = promql.interval(sums)
-    named = {"mean": promql.mean(sums), "low": low, "high": high}
+    low, high = formulas.interval(sums)
+    named = {"mean": formulas.mean(sums), "low": low, "high": high}
     return [over_time(expression, f"{name} {legend}") for name, expression in named.items()]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import formulas
+
 from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.promql import label, series
@@ -39,7 +41,7 @@ def sums(over: str = MOVING, *, where: str = WHERE, by: Sequence[str] = EACH) ->
 
 def deviation(of: promql.Sums) -> str:
     """Return the standard deviation of the qualities, [0, 0.5]."""
-    return f"sqrt(clamp_min({of(semconv.WEIGHT_QUALITY2)} / {of(semconv.WEIGHT)} - {promql.mean(of)} ^ 2, 0))"
+    return f"sqrt(clamp_min({of(semconv.WEIGHT_QUALITY2)} / {of(semconv.WEIGHT)} - {formulas.mean(of)} ^ 2, 0))"
 
 
 def counted(
@@ -98,7 +100,7 @@ def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
 
 def category_shares(over: str = MOVING, *, by: Sequence[str] = EACH) -> promql.Sums:
     """Return the sums of the share of each category of the chosen metrics."""
-    return promql.category_shares(over, WHERE, by)
+    return formulas.category_shares(over, WHERE, by)
 
 
 def recorded(name: str) -> str:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import formulas
 import queries as q
 from panels import SHARE, choice, lines, over_time, rows
 
 from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.promql import series
-from spanscore.monitoring.releases import (
-    RELEASE,
-    difference,
-    difference_bounds,
-    difference_interval,
-    missing_of,
-    release_sums,
-)
 
 METRIC_ALONE = (promql.METRIC,)
 """Labels without the job, which may differ between releases."""
@@ -25,7 +18,7 @@ METRIC_ALONE = (promql.METRIC,)
 
 def release_choices() -> list[Any]:
     """Return the variables of the row."""
-    values = f'label_values({series(semconv.SCORED)}{{{q.OF_SERVICE},{RELEASE}!=""}}, {RELEASE})'
+    values = f'label_values({series(semconv.SCORED)}{{{q.OF_SERVICE},{promql.RELEASE}!=""}}, {promql.RELEASE})'
     return [
         choice("before", "Release before", values, several=False),
         choice("after", "Release after", values, several=False),
@@ -34,21 +27,21 @@ def release_choices() -> list[Any]:
 
 def two_releases() -> list[Any]:
     """Return the panels."""
-    a, b = (release_sums(name, q.RANGE, q.WHERE, METRIC_ALONE) for name in ("$before", "$after"))
-    low, high = difference_interval(a, b)
-    at_worst, at_best = difference_bounds(a, b)
+    a, b = (formulas.release_sums(name, q.RANGE, q.WHERE, METRIC_ALONE) for name in ("$before", "$after"))
+    low, high = formulas.difference_interval(a, b)
+    at_worst, at_best = formulas.difference_bounds(a, b)
     columns = [
-        ("before", promql.mean(a)),
-        ("after", promql.mean(b)),
-        ("difference", difference(a, b)),
+        ("before", formulas.mean(a)),
+        ("after", formulas.mean(b)),
+        ("difference", formulas.difference(a, b)),
         ("low", low),
         ("high", high),
-        ("excluded before", missing_of(a)),
-        ("excluded after", missing_of(b)),
+        ("excluded before", formulas.missing_of(a)),
+        ("excluded after", formulas.missing_of(b)),
         ("at worst", at_worst),
         ("at best", at_best),
     ]
-    by_release = (promql.METRIC, RELEASE)
+    by_release = (promql.METRIC, promql.RELEASE)
     return [
         rows(
             "Two releases over the selected time",
@@ -63,8 +56,8 @@ def two_releases() -> list[Any]:
             "Weighted mean of each compared value. A new line below the old one: that release answers worse, or gets other"
             " requests. `unknown`: units without a release; `other`: releases after the first eight.",
             over_time(
-                promql.mean(q.sums(where=f'{q.WHERE},{RELEASE}!=""', by=by_release)),
-                f"{{{{{promql.METRIC}}}}} {{{{{RELEASE}}}}}",
+                formulas.mean(q.sums(where=f'{q.WHERE},{promql.RELEASE}!=""', by=by_release)),
+                f"{{{{{promql.METRIC}}}}} {{{{{promql.RELEASE}}}}}",
             ),
             unit=SHARE,
             width=24,

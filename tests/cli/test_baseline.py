@@ -19,7 +19,7 @@ from spanscore import semconv
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql as names
-from spanscore.monitoring.hour_of_week import STEP_S, hour_of_week, read_profile
+from spanscore.monitoring.baselines import STEP_S, hour_of_week, read_baseline
 
 DAY_S = 86_400
 DAYS = 28
@@ -88,10 +88,10 @@ def test_four_weeks_of_counters_give_their_swing_back(server: Any, tmp_path: Pat
     done = ran("--prometheus", server.url, "--job", "bot", "-o", out)
 
     assert done.exit_code == 0, done.output
-    found = read_profile(str(out), "faithfulness")
+    found = read_baseline(str(out), "faithfulness")
     true = {hour_of_week(at): swinging(at + 1_800) for at in range(0, 7 * DAY_S, 3_600)}
     assert {hour: found.hours[hour] for hour in true} == pytest.approx(true, abs=0.006)
-    assert found.mean == pytest.approx(0.8, abs=0.001)
+    assert found.level == pytest.approx(0.8, abs=0.001)
     assert f"faithfulness: {{baseline: {{hour_of_week: {out}}}}}" in done.stdout
     assert "2/judge" in done.stdout
 

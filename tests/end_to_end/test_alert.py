@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from integrations.grafana import formulas
 from tests.end_to_end.application import METRICS, Application, Traffic, metrics
 from tests.end_to_end.webhook import Webhook
 from tests.servers import alertmanager, prometheus
@@ -124,7 +125,7 @@ def test_whatever_its_scale_a_good_metric_reads_as_good(stage: Stage) -> None:
     where = 'service_name="control"'
     histogram = "sum by (gen_ai_evaluation_name) (spanscore_quality_{}{{service_name='control'}})"
     read = {
-        "sums, as a dashboard asks": promql.mean(promql.increases("40s", where)),
+        "sums, as a dashboard asks": formulas.mean(promql.increases("40s", where)),
         "histogram": f"{histogram.format('sum')} / {histogram.format('count')}",
         "recording rule": f'spanscore:mean{{{where},window="40s"}}',
     }
@@ -140,8 +141,8 @@ def test_whatever_its_scale_a_good_metric_reads_as_good(stage: Stage) -> None:
 def test_a_broken_retrieval_reaches_a_webhook_and_its_repair_resolves_it(stage: Stage) -> None:
     plans = plans_of(watched_means(alerts(), metrics()), SHORTENED)
     for plan in plans:
-        window = {w: round(stage.scores("bot", plan.metric, w)) for w in ("10s", "20s", "40s")}
-        print(f"{plan.metric}: z {plan.z:.2f}, at least {plan.least} scores; scores per window {window}")
+        window = {w: round(stage.scores("bot", plan.watched.metric, w)) for w in ("10s", "20s", "40s")}
+        print(f"{plan.watched.metric}: z {plan.z:.2f}, at least {plan.least} scores; scores per window {window}")
     assert stage.ever(stage.watch, "bot") == []
 
     stage.bot.broken.set()

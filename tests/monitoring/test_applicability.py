@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import yaml
+from integrations.grafana import formulas
 from tests.monitoring import backfill
 from tests.outputs.builders import score
 from tests.outputs.memory import FixedCounts
@@ -19,7 +20,7 @@ from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import Weights
 from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
-from spanscore.monitoring.health import ENOUGH, EVALUATED, applicability, applied_so_far, applying
+from spanscore.monitoring.health import ENOUGH, EVALUATED, applicability, applied_so_far
 from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.outputs.instrument_table import APPLICABLE
@@ -138,12 +139,12 @@ def test_prometheus_says_the_same(prometheus: ModuleType, tmp_path: Path) -> Non
         replicas["ab"[n % 2]].record(None, of(applies, probability))
     backfill.write(prometheus, tmp_path, backfill.read(replicas, APPLICABLE))
     expected = applicability(units)
-    sums = applying("1h", 'gen_ai_evaluation_name="refunds"')
+    sums = formulas.applying("1h", 'gen_ai_evaluation_name="refunds"')
 
     with prometheus.running(tmp_path) as server:
         found = [
             float(one["value"][1])
-            for expression in (promql.mean(sums), *promql.interval(sums))
+            for expression in (formulas.mean(sums), *formulas.interval(sums))
             for one in server.query(expression, at=backfill.END)
         ]
 

@@ -17,9 +17,8 @@ from tests.yaml_files import read_yaml
 from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, Monitoring, OffsetBaseline
 from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.baselines import baseline_of
+from spanscore.monitoring.baselines import DAYS, Baseline, LearnedBaseline, baseline_of, profiles_text, read_baseline
 from spanscore.monitoring.drops import plans_of
-from spanscore.monitoring.hour_of_week import DAYS, LearnedBaseline, Profile, profiles_text, read_profile
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.monitoring.watched_means import watched_means
 
@@ -169,9 +168,15 @@ def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:
         autocorrelation_error=0.04,
     )
 
-    found = read_profile(file(tmp_path, profiles_text({"faithfulness": learned})), "faithfulness")
+    found = read_baseline(file(tmp_path, profiles_text({"faithfulness": learned})), "faithfulness")
 
-    assert found == Profile(0.8084, hours, {300.0: 0.01, 86_400.0: 0.002}, 10.7)
+    assert found == Baseline(
+        level=0.8084,
+        text=" (normal in these hours)",
+        hours=hours,
+        baseline_sd={300.0: 0.01, 86_400.0: 0.002},
+        design_effect=10.7,
+    )
 
 
 def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_says_nothing_new(

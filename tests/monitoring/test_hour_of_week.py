@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from spanscore.monitoring.baselines import STEP_S, LearnedBaseline, TooShortError, hour_of_week, learned
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, TooShortError, hour_of_week, learned
 
 DAY_S = 86_400
 MONDAY = 1_760_313_600  # 2025-10-13 00:00 UTC

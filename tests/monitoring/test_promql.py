@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from integrations.grafana import formulas
 
 from spanscore.monitoring import promql
 
@@ -23,10 +24,10 @@ def test_every_operand_is_summed_by_the_same_labels() -> None:
         'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot",spanscore_evaluation_source=""}}[1h]))'
     )
 
-    assert promql.mean(sums) == f"clamp({one.format('weight_quality')} / {one.format('weight')}, 0, 1)"
-    assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count(
-        "sum"
-    )
+    assert formulas.mean(sums) == f"clamp({one.format('weight_quality')} / {one.format('weight')}, 0, 1)"
+    assert formulas.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == formulas.standard_error(
+        sums
+    ).count("sum")
 
 
 def test_the_failed_outcomes_are_those_of_the_model() -> None:

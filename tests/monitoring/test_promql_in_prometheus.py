@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from integrations.grafana import formulas
 from tests.monitoring import backfill
 from tests.outputs.builders import score, unit
 from tests.outputs.memory import FixedCounts
@@ -16,15 +17,7 @@ from spanscore import semconv
 from spanscore.core.score import Outcome, categorical
 from spanscore.monitoring import estimates, promql
 from spanscore.monitoring import promql as names
-from spanscore.monitoring.releases import (
-    RELEASE,
-    at_one_look,
-    difference,
-    difference_bounds,
-    difference_interval,
-    missing_of,
-    release_sums,
-)
+from spanscore.monitoring.releases import at_one_look
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.outputs.instruments import Telemetry
@@ -92,7 +85,7 @@ def delegated() -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_a_unit_that_another_process_scores_has_entered_once(server: Any) -> None:
-    entered = promql.entered("1h", 'gen_ai_evaluation_name="shared"')
+    entered = formulas.entered("1h", 'gen_ai_evaluation_name="shared"')
 
     assert value(server, entered) == pytest.approx(100, rel=1e-9)
 
@@ -112,28 +105,30 @@ def test_the_sums_of_all_replicas_and_labels_arrive(server: Any) -> None:
 
 @pytest.mark.parametrize("word", INTENT.categories)
 def test_the_share_of_a_category_and_its_interval_are_those_of_the_estimates(server: Any, word: str) -> None:
-    sums = promql.category_shares("1h", 'gen_ai_evaluation_name="intent"')
+    sums = formulas.category_shares("1h", 'gen_ai_evaluation_name="intent"')
 
     def of_word(expression: str) -> float:
         (found,) = [one for one in server.query(expression, at=backfill.END) if one["metric"][promql.CATEGORY] == word]
         return float(found["value"][1])
 
     expected = estimates.category_shares(words(), INTENT.categories)[word]
-    assert [of_word(promql.mean(sums)), *map(of_word, promql.interval(sums))] == pytest.approx(list(expected), rel=1e-6)
+    assert [of_word(formulas.mean(sums)), *map(of_word, formulas.interval(sums))] == pytest.approx(
+        list(expected), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("estimate", ["mean", "standard_error", "n_eff"])
 def test_an_estimate_is_the_same_in_both(server: Any, estimate: str) -> None:
     expected = getattr(estimates, estimate)(EVERY)
 
-    assert value(server, getattr(promql, estimate)(LIVE)) == pytest.approx(expected, rel=1e-8)
+    assert value(server, getattr(formulas, estimate)(LIVE)) == pytest.approx(expected, rel=1e-8)
 
 
 def test_the_intervals_are_the_same_in_both(server: Any) -> None:
     for pair, expected in (
-        (promql.interval(LIVE), estimates.interval(EVERY)),
-        (promql.interval(LIVE, level=0.8), estimates.interval(EVERY, level=0.8)),
-        (promql.missing_bounds(LIVE), estimates.missing_bounds(EVERY)),
+        (formulas.interval(LIVE), estimates.interval(EVERY)),
+        (formulas.interval(LIVE, level=0.8), estimates.interval(EVERY, level=0.8)),
+        (formulas.missing_bounds(LIVE), estimates.missing_bounds(EVERY)),
     ):
         assert [value(server, end) for end in pair] == pytest.approx(list(expected), rel=1e-8)
 
@@ -152,17 +147,17 @@ def test_the_share_of_failures_is_weighted_unless_there_are_no_weights(server: A
 
 def test_two_releases_differ_by_the_same_in_both(releases: Any) -> None:
     server, sides = releases
-    a, b = (release_sums(value, "1h", by=[promql.METRIC]) for value in sides)
-    low, high = difference_interval(a, b)
+    a, b = (formulas.release_sums(value, "1h", by=[promql.METRIC]) for value in sides)
+    low, high = formulas.difference_interval(a, b)
     expected = at_one_look(*sides.values())
 
-    found = [value(server, one) for one in (difference(a, b), low, high)]
+    found = [value(server, one) for one in (formulas.difference(a, b), low, high)]
 
     assert found == pytest.approx(list(expected), rel=1e-7)
     worst, best = ([of(side) for side in sides.values()] for of in (estimates.if_worst, estimates.if_best))
     bounds = at_one_look(best[0], worst[1]).low, at_one_look(worst[0], best[1]).high
-    assert [value(server, one) for one in difference_bounds(a, b)] == pytest.approx(bounds, rel=1e-7)
-    assert value(server, missing_of(b)) == pytest.approx(estimates.missing_share(sides["1.5"]), rel=1e-8)
+    assert [value(server, one) for one in formulas.difference_bounds(a, b)] == pytest.approx(bounds, rel=1e-7)
+    assert value(server, formulas.missing_of(b)) == pytest.approx(estimates.missing_share(sides["1.5"]), rel=1e-8)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +176,7 @@ def releases(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     grown = backfill.read(replicas, SUMS)
     for instrument, field in ((semconv.COMPARED_MISSING_WEIGHT, "lost"), (semconv.COMPARED_MISSING_WEIGHT2, "lost2")):
         grown[names.series(instrument)] = [
-            ({promql.METRIC: "polite", RELEASE: release, "instance": release, "job": "bot"}, getattr(of, field))
+            ({promql.METRIC: "polite", promql.RELEASE: release, "instance": release, "job": "bot"}, getattr(of, field))
             for release, of in sides.items()
         ]
     folder = tmp_path_factory.mktemp("releases")

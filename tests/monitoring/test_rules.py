@@ -17,7 +17,7 @@ from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
-from spanscore.monitoring import estimates as budget
+from spanscore.monitoring import estimates
 from spanscore.monitoring.alert import OF_METRIC
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, alerts_of, links_of, rule_files
@@ -77,10 +77,10 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
 
 def test_z_is_of_how_often_a_sliding_window_begins_to_alarm() -> None:
     month = {"interval_s": 60, "every_s": 30 * 86_400}
-    z = {window: budget.critical_z(window_s=window, shares=5, **month) for window in (300, 3_600, 86_400)}
+    z = {window: estimates.critical_z(window_s=window, shares=5, **month) for window in (300, 3_600, 86_400)}
 
     assert z == pytest.approx({300: 4.06, 3_600: 4.08, 86_400: 3.42}, abs=0.02)
-    assert budget.critical_z(window_s=3_600, shares=50, **month) == pytest.approx(4.61, abs=0.01)
+    assert estimates.critical_z(window_s=3_600, shares=50, **month) == pytest.approx(4.61, abs=0.01)
 
 
 def test_a_window_needs_30_scores_unless_the_settings_name_another_number() -> None:

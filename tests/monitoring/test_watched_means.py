@@ -57,7 +57,7 @@ def test_shares_and_drops_share_the_budget_of_false_alarms() -> None:
     both = plans_of(watched_means(ALERTS, [INTENT, MOOD]), SHARED)
     (alone,) = plans_of(watched_means({"intent": ALERTS["intent"]}, [INTENT]), SHARED)
 
-    assert [plan.name for plan in both] == ["intent=refund", "mood"]
+    assert [plan.watched.name for plan in both] == ["intent=refund", "mood"]
     assert both[0].z > alone.z
 
 
@@ -103,7 +103,7 @@ def test_means_of_inner_units_have_names_of_their_own() -> None:
 
     names = ["intent=refund", "mood", "intent (agent planner)=refund", "mood (agent planner)", "mood (retriever)"]
     assert [mean.name for mean in means] == names
-    assert [plan.name for plan in plans_of(means, SHARED)] == names[:4]
+    assert [plan.watched.name for plan in plans_of(means, SHARED)] == names[:4]
 
 
 def test_inner_units_and_roots_share_the_budget_of_false_alarms() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 from tests.outputs.builders import END_NS, SPAN_ID, TRACE_ID, failed, score, undefined, unit
 from tests.outputs.memory import Memory
@@ -269,6 +269,16 @@ def test_a_tracer_that_is_not_the_sdks_gets_spans_all_the_same() -> None:
     EvaluationSpans(Providers(Provider())).emit(unit(resource=EXTERNAL), [score()])
 
     assert started == ["evaluation faithfulness"]
+
+
+@pytest.mark.parametrize("resource", [None, EXTERNAL], ids=["own", "external"])
+def test_the_providers_limits_hold_for_every_unit(resource: dict[str, str] | None) -> None:
+    limits = SpanLimits(max_span_attribute_length=8)
+    memory = Memory(TracerProvider(span_limits=limits, shutdown_on_exit=False))
+
+    EvaluationSpans(memory.providers, content=True).emit(unit(resource=resource), [score(explanation="x" * 9)])
+
+    assert attributes(memory)[semconv.EVALUATION_EXPLANATION] == "x" * 8
 
 
 def test_a_superseding_score_is_another_span(memory: Memory) -> None:

@@ -21,7 +21,11 @@ def scores(value=None, label=None):
 
 
 def case(number, question="When?", probability=1.0):
-    return CollectedCase(UnitKey(number, number), SingleTurnSample(user_input=question), {}, probability)
+    return CollectedCase(
+        UnitKey(number, number),
+        SingleTurnSample(user_input=question),
+        {"any": FoundScore(None, None, None, probability)},
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,9 +81,8 @@ def test_a_draw_stands_for_all_traffic_where_some_is_scored_more_often():
 
 
 def scored_case(number, probability):
-    return replace(
-        case(number, probability=probability), scores={"grounded": FoundScore(1.0, "pass", "1", probability / 2)}
-    )
+    of_unit = case(number, probability=probability)
+    return replace(of_unit, scores={**of_unit.scores, "grounded": FoundScore(1.0, "pass", "1", probability / 2)})
 
 
 def test_weights_by_the_probabilities_of_drawn_cases_add_up_to_all_traffic():
@@ -100,10 +103,6 @@ def test_fewer_units_than_asked_for_are_all_drawn_with_their_own_probabilities()
 
 
 def test_an_unknown_probability_stays_unknown_after_a_draw():
-    unknown = [
-        replace(case(number), probability=None, scores={"grounded": FoundScore(1.0, "pass", "1", None)})
-        for number in (1, 2)
-    ]
-    (drawn,) = draw_cases(unknown, 1, 0)
+    (drawn,) = draw_cases([case(number, probability=None) for number in (1, 2)], 1, 0)
 
-    assert (drawn.probability, drawn.scores["grounded"].probability) == (None, None)
+    assert (drawn.probability, drawn.scores["any"].probability) == (None, None)

@@ -180,9 +180,9 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: C
         volume = volumes[plan.watched.subject]
         to_speak = _format_needed(volume.min_scores, volume.min_requests, volume.units)
         to_see = _format_needed(volume.scores_to_see, volume.requests_to_see, volume.units)
-        drop = f"{plan.settings.least_change:g}"
+        drop = f"{plan.watched.settings.least_change:g}"
         baseline = plan.baseline.short if plan.baseline.is_recorded else f"{plan.stated_baseline:g}"
-        rows.append((plan.name, baseline, drop, f"{plan.z:.2f}", to_speak, to_see))
+        rows.append((plan.watched.name, baseline, drop, f"{plan.z:.2f}", to_speak, to_see))
     headers = ("metric", "baseline", "drop", "z", "to alert", "to detect the drop")
     return TextTable(headers, rows, title=f"drops, watched over {windows}")
 
@@ -206,10 +206,10 @@ def _as_json(
         "drops": [
             {
                 "metric": plan.watched.subject,
-                "share_of": plan.settings.share_of,
+                "share_of": plan.watched.settings.share_of,
                 "baseline": plan.baseline.short if plan.baseline.is_recorded else plan.stated_baseline,
-                "min_drop": plan.settings.least_change,
-                "false_alarm_every_s": plan.settings.false_alarm_every,
+                "min_drop": plan.watched.settings.least_change,
+                "false_alarm_every_s": plan.watched.settings.false_alarm_every,
                 "z": plan.z,
                 "null": plan.null,
                 **asdict(volumes[plan.watched.subject]),

@@ -30,9 +30,7 @@ class HttpCarrier:
 
     Args:
         client: connection to the receiver; closed with the carrier.
-        outbox: outbox of the waiting copies.
         post: posts a batch, and returns the answer. Called on the thread.
-        thread: name of the thread.
     """
 
     def __init__(self, client: OtlpClient, outbox: Outbox, post: Callable[[Batch], BackendAnswer], thread: str) -> None:
@@ -55,9 +53,6 @@ class HttpCarrier:
 
 class OtlpCarrier(HttpCarrier):
     """A ``Carrier`` to a ``spanscore serve``, by OTLP over HTTP; every copy is repeated until it has an answer.
-
-    Args:
-        settings: endpoint and token file.
 
     Raises:
         ConfigurationError: the settings have no endpoint or no token file.
@@ -109,8 +104,6 @@ class SpooledCarrier:
 
     Args:
         spool: stores the copies; other processes may share it.
-        inner: carrier that sends the copies.
-        kind: kind of the rows with the copies.
         lost: called with an answered copy that was lost later, and its outcome. Called on any thread.
     """
 

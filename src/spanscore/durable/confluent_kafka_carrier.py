@@ -48,7 +48,6 @@ class KafkaCarrier:
 
     Args:
         config: configuration of librdkafka: brokers and security.
-        topic: name of the topic.
 
     Raises:
         MissingExtraError: the library is not installed.

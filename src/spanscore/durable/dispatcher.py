@@ -104,8 +104,6 @@ class Dispatcher:
     """Encodes units on the loop, and hands the copies to a carrier. Has the methods of the engine.
 
     Args:
-        encoder: makes the copies.
-        carrier: sends the copies.
         queue: has the places of the units; a place is kept until the copy is answered.
         post: posts the end of a unit to the span thread. Called on any thread.
         where: address of the scoring process, for people.

@@ -80,7 +80,6 @@ class Payload(NamedTuple):
     """Bytes that are sent together with other payloads.
 
     Attributes:
-        raw: the bytes.
         on_delivery: called once, on any thread, when the payload is accepted or dropped; never after the end of the outbox, so
             that a copy on a disk stays there.
         origin: resource and scope of a span; None = the bytes are a whole request.
@@ -135,7 +134,6 @@ class Outbox:
     """Keeps payloads until the backend accepts them. Thread-safe; sends nothing itself. Times are seconds of one steady clock.
 
     Args:
-        rules: rules for sending.
         max_bytes: limit of waiting payloads, in bytes; further payloads are lost. None = no limit.
         jitter: random number in [0, 1) for pauses, so that replicas that failed together do not retry together.
 
@@ -289,68 +287,53 @@ class Outbox:
         self._last_loss = reason
 
 
+@dataclass(slots=True)
 class OutboxSender:
     """Sends the due batches of an outbox, one at a time, on a thread that starts with the first payload.
 
-    Args:
-        outbox: has the payloads.
+    Attributes:
         post: sends one batch and returns the backend's answer. Blocks.
-        thread_name: name of the thread.
-        clock: steady clock, in s.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        post: Callable[[Batch], BackendAnswer],
-        thread_name: str,
-        *,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._outbox = outbox
-        self._post = post
-        self._thread_name = thread_name
-        self._clock = clock
-        self._lock = Lock()
-        self._wake = Event()
-        self._thread: Thread | None = None
-        self._over = False
+    outbox: Outbox
+    post: Callable[[Batch], BackendAnswer]
+    thread_name: str
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _wake: Event = field(default_factory=Event, init=False)
+    _thread: Thread | None = field(default=None, init=False)
+    _over: bool = field(default=False, init=False)
 
     def put(self, payload: Payload, headers: Mapping[str, str]) -> None:
         """Accept a payload to be sent with these headers. Thread-safe; never raises, does not block."""
-        is_sooner = self._outbox.put(payload, headers, self._clock())
+        is_sooner = self.outbox.put(payload, headers, monotonic())
         if not is_sooner and self._thread is not None:
             return
         with self._lock:
             if self._thread is None and not self._over:
-                self._thread = start_daemon(self._run, self._thread_name)
+                self._thread = start_daemon(self._run, self.thread_name)
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
         """Send the waiting payloads within the time, and end. Returns False if some were not sent: these count as lost."""
-        self._outbox.hurry(self._clock())
+        self.outbox.hurry(monotonic())
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
         self._over = True
         self._wake.set()
-        return self._outbox.end()
+        return self.outbox.end()
 
     def _run(self) -> None:
         with suppress_tracing():  # no spans of instrumented HTTP clients for spanscore's own requests
             while not self._over:
                 try:
-                    due_s = self._send_due()
+                    while not self._over and (batch := self.outbox.batch(monotonic())) is not None:
+                        self.outbox.took(batch, self.post(batch), monotonic())
+                    due_s = self.outbox.due_s()
                 except Exception as error:  # noqa: BLE001  (this is the only sending thread: the batch is retried)
                     log_internal_error("send the waiting data to a backend", error)
-                    due_s = self._clock() + _AFTER_FAULT_S
-                if due_s is None and self._outbox.closing:
+                    due_s = monotonic() + _AFTER_FAULT_S
+                if due_s is None and self.outbox.closing:
                     return
-                self._wake.wait(None if due_s is None else max(0.0, due_s - self._clock()))
+                self._wake.wait(None if due_s is None else max(0.0, due_s - monotonic()))
                 self._wake.clear()
-
-    def _send_due(self) -> float | None:
-        """Send every due batch; return the time of the next batch."""
-        while not self._over and (batch := self._outbox.batch(self._clock())) is not None:
-            self._outbox.took(batch, self._post(batch), self._clock())
-        return self._outbox.due_s()

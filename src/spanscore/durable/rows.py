@@ -18,9 +18,7 @@ class RowKey(NamedTuple):
     """The key of a row; a spool has one row per key. Rows are leased by kind.
 
     Attributes:
-        trace_id: trace of the unit.
         span_id: root of the unit.
-        revision: revision of the unit.
         kind: kind of the body: ``JOB``, ``COPY``, or the name of a sink's outbox for one of its messages.
     """
 
@@ -54,7 +52,6 @@ class SpoolRow(NamedTuple):
     """A row that this process has leased.
 
     Attributes:
-        key: key of the row.
         body: stored bytes.
         scores: scores stored by ``keep_scores`` in an earlier process, to be emitted without a judge. None = no scores.
         attempts: crashes while it was being scored, [0, 3].

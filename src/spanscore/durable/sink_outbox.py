@@ -31,7 +31,6 @@ class MessageCarrier(HttpCarrier):
     """A ``Carrier`` of messages: sends them over HTTP to one destination, with retries. It follows no redirect.
 
     Args:
-        destination: makes the requests.
         max_bytes: limit of waiting messages, in bytes; None = no limit.
     """
 
@@ -109,7 +108,6 @@ class SinkOutbox:
     deleted after its arrival, so a crash in between sends it once more, with the same id.
 
     Args:
-        destination: receiver of the messages.
         name: name of the outbox among those of a scorer, and of its rows in the spool.
         spool: file of the messages; None = they wait in memory.
     """
@@ -155,17 +153,16 @@ class SinkOutbox:
     def flush(self, timeout_s: float) -> bool:
         """Wait until no accepted message waits; give up when a request fails. Returns whether all have arrived. Blocks."""
         until_s = monotonic() + timeout_s
-        while not (is_over := self._has_arrived()) and not self._carrier.state() and monotonic() < until_s:
+        while self._unanswered or not self._carrier.has_arrived():
+            if self._carrier.state() or monotonic() >= until_s:
+                return False
             sleep(_LOOK_S)
-        return is_over and not self.state().dropped
+        return not self.state().dropped
 
     def close(self, timeout_s: float) -> None:
         """Send the waiting messages within the time, and end. Messages in a spool stay there; others are dropped. Blocks."""
         needs_time = self._spool is None or not self._carrier.state()  # the next process sends messages on a disk
         self._carrier.close(timeout_s if needs_time else 0.0)
-
-    def _has_arrived(self) -> bool:
-        return not self._unanswered and self._carrier.has_arrived()
 
     def _on_answer(self, reason: str | None) -> None:
         """Note that a message was stored or sent, or the reason for its loss. Thread-safe."""

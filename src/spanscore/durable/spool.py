@@ -132,8 +132,6 @@ class SpoolFile:
         """Store a row.
 
         Args:
-            key: key of the row.
-            body: content of the row.
             callback: called after the commit, or after a failure, with the result; and with the reason if it is ``FULL`` or
                 ``FAILED``, otherwise None.
             own: whether this process has the lease of the row from the start.
@@ -158,8 +156,6 @@ class SpoolFile:
         """Lease rows that have no lease, or an expired lease, the oldest first.
 
         Args:
-            most: highest number of leased rows.
-            kind: kind of the rows.
             callback: called with the rows; the list may be empty.
             ended_only: whether to lease only rows that will not be scored: expired rows, and dead letters that no process
                 has counted. They have a ``SpoolRow.end``, and are counted and then ``done``.
@@ -190,8 +186,6 @@ class SpoolFile:
         After a crash the judge is then called again, with the same score ids.
 
         Args:
-            key: key of the row.
-            scores: the encoded scores.
             callback: called with True if the scores are to be emitted; with False if another process has the row, and emits
                 scores.
         """
@@ -206,7 +200,6 @@ class SpoolFile:
         """Delete rows with exported scores. A counted dead letter stays in the file.
 
         Args:
-            keys: keys of rows of this process.
             remember: whether a later put of such a key, by any process within ``max_age``, returns ``DONE``.
         """
         self._change(SpoolTable.delete_and_remember if remember else SpoolTable.delete, keys)
@@ -249,7 +242,7 @@ class SpoolFile:
 
         It is as of the last successful transaction: some seconds old at most while the spool is used and works.
         """
-        return self._writer.state._replace(fault=self._writer.said())
+        return self._writer.state._replace(fault=self._writer.fault_line())
 
     def close(self, timeout_s: float) -> None:
         """Run the waiting operations, return the rows of this process, and close the file, within ``timeout_s`` seconds."""
@@ -331,8 +324,6 @@ class HeldRows(NamedTuple):
     """The rows of one process.
 
     Attributes:
-        pid: id of the process.
-        rows: number of its rows.
         in_work: number of its rows that are being scored.
         lease_s: seconds to the end of its lease, below 0 if expired; None if unknown, because the process is of another boot.
         has_ended: whether its process is known to have ended.
@@ -357,8 +348,6 @@ class WaitingUnits(NamedTuple):
     """The units without a lease that one metric has not scored yet.
 
     Attributes:
-        metric: name of the metric.
-        units: number of the units.
         oldest_s: age of the oldest unit, in s.
     """
 

@@ -25,7 +25,6 @@ class LeaseHolder(NamedTuple):
         id: random number, never reused.
         boot: id of the machine's boot; empty = unknown.
         pid_namespace: namespace of the pid; empty = unknown.
-        pid: id of the process.
         started: start of the process in ticks since the boot; 0 = unknown.
         until_ns: end of its leases, by ``boot_ns`` of that boot.
     """
@@ -209,8 +208,6 @@ class SpoolTable:
 
     Args:
         connection: connection without transactions except the caller's.
-        leases: lease of this process, and those of others.
-        bounds: size and age of the file.
         wall_ns: wall clock for the age of rows, Unix ns.
         anew: whether this file replaced one in which this process had rows. A missing row was then lost with that file, and no
             other process has it.
@@ -271,8 +268,6 @@ class SpoolTable:
         """Lease rows without a lease, the oldest first: rows to score, or rows that are only counted.
 
         Args:
-            most: highest number of leased rows.
-            kind: kind of the rows.
             ended: whether to lease rows that are only counted.
             has: returns whether this process can score rows with these ``metrics``; rows with stored scores are always leased.
         """

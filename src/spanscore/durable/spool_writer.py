@@ -93,7 +93,6 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
     """Rename a damaged file and its companions; return the new name. None if another process has already done so.
 
     Args:
-        path: name of the file.
         damaged: identity of the file (``_file_id``), because another file may have its name by now.
 
     Raises:
@@ -175,38 +174,26 @@ class SpoolFault(NamedTuple):
     """The reason why a transaction failed.
 
     Attributes:
-        put: result of its puts.
         reason: one of a few texts.
         line: cause and remedy, for an operator.
+        put: result of its puts.
     """
 
-    put: PutResult
     reason: str
     line: str
+    put: PutResult = PutResult.FAILED
 
 
-LOCKED: Final = SpoolFault(
-    PutResult.FAILED, "spool: locked", "another program holds its lock: end it, or wait; the spool retries"
-)
-DAMAGED: Final = SpoolFault(
-    PutResult.FAILED, "spool: damaged", "it is damaged: it is renamed, and a new file is created"
-)
-REPLACED: Final = SpoolFault(
-    PutResult.FAILED, "spool: replaced", "it was removed or replaced while it was open: it is opened again"
-)
-CLOSED: Final = SpoolFault(PutResult.FAILED, "spool: closed", "it is closed")
+LOCKED: Final = SpoolFault("spool: locked", "another program holds its lock: end it, or wait; the spool retries")
+DAMAGED: Final = SpoolFault("spool: damaged", "it is damaged: it is renamed, and a new file is created")
+REPLACED: Final = SpoolFault("spool: replaced", "it was removed or replaced while it was open: it is opened again")
+CLOSED: Final = SpoolFault("spool: closed", "it is closed")
 DISK_FULL: Final = SpoolFault(
-    PutResult.FULL, "spool: disk full", "its disk is full: make room; tried again every second"
+    "spool: disk full", "its disk is full: make room; tried again every second", PutResult.FULL
 )
-_READ_ONLY: Final = SpoolFault(
-    PutResult.FAILED, "spool: read-only", "it cannot be written: the disk or the file is read-only"
-)
-_DISK: Final = SpoolFault(
-    PutResult.FAILED, "spool: disk error", "its disk fails, or a quota is spent; tried again every second"
-)
-_GONE: Final = SpoolFault(
-    PutResult.FAILED, "spool: not there", "it cannot be opened: does its folder exist, and is it writable?"
-)
+_READ_ONLY: Final = SpoolFault("spool: read-only", "it cannot be written: the disk or the file is read-only")
+_DISK: Final = SpoolFault("spool: disk error", "its disk fails, or a quota is spent; tried again every second")
+_GONE: Final = SpoolFault("spool: not there", "it cannot be opened: does its folder exist, and is it writable?")
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: LOCKED,
     sqlite3.SQLITE_LOCKED: LOCKED,
@@ -238,7 +225,7 @@ def fault_of(error: BaseException) -> SpoolFault:
         return fault_of(error.__cause__)
     code = getattr(error, "sqlite_errorcode", None)
     fault = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
-    return fault or SpoolFault(PutResult.FAILED, "spool: failed", f"it cannot be used ({type_name(error)})")
+    return fault or SpoolFault("spool: failed", f"it cannot be used ({type_name(error)})")
 
 
 # --- writer: operations → transactions of one open file, on the thread of the spool ---
@@ -291,14 +278,11 @@ class SpoolWriter:
     """The spool's file, opened at the first write, and again after a fault.
 
     Attributes:
-        path: name of the file.
         sync: SQLite's ``synchronous``.
-        bounds: size and age of the file, and the length of a lease.
         clock: clock of leases, in ns.
         wall_ns: wall clock for the age of rows, Unix ns.
         lock_wait_s: time in s for which an operation waits for the lock of another program.
         tidy_s: seconds between two truncations of the log, in which deleted rows can be read until then.
-        leases: lease of this process, and those of others.
         hurry_by: time by ``monotonic`` at which all waiting ends, because the spool is being closed.
         state: latest state that was read from the file.
         refusing: reason why the latest rows were refused; None if they were written.
@@ -344,7 +328,7 @@ class SpoolWriter:
             self._note(None if fault is LOCKED or fault is DAMAGED else fault)
         self._disconnect()
 
-    def said(self) -> str | None:
+    def fault_line(self) -> str | None:
         """Return one line for an operator; None = no fault."""
         return self._moved if self._fault is None else f"the spool {self.path}: {self._fault.line}"
 
@@ -424,7 +408,7 @@ class SpoolWriter:
                 if fault_of(error) is not LOCKED or monotonic() > until:
                     raise
                 if monotonic() - began > _NOTICED_S:
-                    self._say(LOCKED)
+                    self._log(LOCKED)
                 sleep(_AGAIN_S)
             else:
                 return table
@@ -468,12 +452,12 @@ class SpoolWriter:
 
     def _note(self, fault: SpoolFault | None) -> None:
         self.refusing = fault
-        self._say(fault)
+        self._log(fault)
 
-    def _say(self, fault: SpoolFault | None) -> None:
+    def _log(self, fault: SpoolFault | None) -> None:
         self._fault = fault
         if fault is not None:
-            log_once(f"spool {self.path} {fault.reason}", self.said() or "")
+            log_once(f"spool {self.path} {fault.reason}", self.fault_line() or "")
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
         if self._connection is None:  # not reached: a transaction has opened it

@@ -205,7 +205,6 @@ def figures_of(scales: Iterable[Scale], value: str, window: str) -> Mapping[str,
     ``worst`` is empty if few units lack a score.
 
     Args:
-        scales: scales of the metrics.
         value: expression of the alert's mean, with ``promql.OWN``.
         window: window for the share of units without a score.
     """

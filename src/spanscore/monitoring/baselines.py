@@ -1,14 +1,25 @@
-"""The baseline of a metric, its normal quality: a number, a mean per hour of the week, or the mean of some days before."""
+"""The baseline of a metric, its normal quality: a number, a mean per hour of the week, or the mean of some days before.
+
+The means of the hours of the week are learned from scores, and kept in the file of ``spanscore baseline``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, fsum, sqrt
+from operator import add
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import yaml
 
 from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, OffsetBaseline
-from spanscore.core.printable import format_duration
+from spanscore.core.printable import format_duration, parse_duration
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.hour_of_week import read_profile
+from spanscore.monitoring import estimates, promql
+from spanscore.monitoring.estimates import MIN_SCORES, Moments
 
 UNKNOWN = 0.95
 """Assumed level of a baseline that is not known yet: near 1, because a pass/fail metric needs the most scores there."""
@@ -111,18 +122,348 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
 def _hour_of_week(metric: str, alert: AlertSettings, path: str, baseline_sd: Mapping[float, float]) -> Baseline:
     key = f"alerts.{metric}.baseline.hour_of_week"
     try:
-        profile = read_profile(path, metric)
+        baseline = read_baseline(path, metric)
     except ConfigurationError as error:
         raise ConfigurationError(f"{key}: {error}") from None
-    baseline = Baseline(
-        level=profile.mean,
-        text=" (normal in these hours)",
-        hours=profile.hours,
-        baseline_sd=baseline_sd or profile.baseline_sd,
-        design_effect=profile.design_effect,
-    )
     if baseline.lowest <= alert.min_drop:
         raise ConfigurationError(
             f"{key}: {baseline.lowest:g}, the normal quality of an hour, cannot drop by {alert.min_drop:g}"
         )
+    return replace(baseline, baseline_sd=baseline_sd or baseline.baseline_sd)
+
+
+# --- learning -----------------------------------------------------------------------------------------------------
+
+# Hours are UTC and start with Sunday's first hour, as in PromQL's ``day_of_week() * 24 + hour()``. The mean of an hour of the
+# week is shrunk towards that of its hour of the day, and that towards the overall mean, each by b = τ²/(τ²+v) (James & Stein
+# 1961; Efron & Morris 1975). v is the sampling variance of such a mean, τ² the variance beyond it. The quality of a profile is
+# measured on each week with the profile of the other weeks (days, if there are less than two weeks), because its own hours
+# would flatter it.
+
+STEP_S = 300
+HOURS = 168
+LENGTHS = (300, 900, 3_600, 21_600, 86_400)
+"""Lengths in s of the windows for which the baseline SD is measured."""
+LEAST_DAYS = 7
+LEAST_BLOCKS = 7
+"""Windows of one length that are needed for the baseline SD of that length."""
+LEAST_SCORES = 100
+"""Effective scores that a window needs to be counted."""
+DESIGN_EFFECT = 2.0
+"""Design effect from which on it is reported, because a smaller value may be chance."""
+
+DAY_S = 86_400
+_HOUR_S, _WEEK_S = 3_600, 604_800
+_FROM_SUNDAY_S = 4 * DAY_S
+"""Seconds added to Unix time so that weeks begin on Sunday; the epoch began on a Thursday."""
+
+Sums: TypeAlias = Mapping[int, Moments]
+"""A time span, by its start or its number → the sums of its scores."""
+
+
+class TooShortError(ValueError):
+    """The scores cover too few days."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedBaseline:
+    """The learned normal quality of one metric.
+
+    Attributes:
+        mean: mean of all scores, [0, 1].
+        hours: normal mean of each hour of the week, 168 values.
+        baseline_sd: length of a window in s → standard deviation of its mean around the profile, beyond the variation that the
+            number of scores and bursts explain. Lengths with too few windows are left out.
+        days: number of days with scores.
+        scores: effective number of scores.
+        explained: share of the variance of hourly means, beyond chance, that the profile explains; below 0 a flat baseline
+            is better. None = the means do not vary beyond chance.
+        design_effect: number of scores that count as one, because equal answers come in bursts (the design effect; Kish 1965);
+            1 = no bursts, or so few that the baseline SD covers them.
+        autocorrelation: autocorrelation of the residuals from one hour to the next.
+        autocorrelation_error: standard error of ``autocorrelation`` if the true value is 0.
+    """
+
+    mean: float
+    hours: tuple[float, ...]
+    baseline_sd: Mapping[int, float]
+    days: int
+    scores: float
+    explained: float | None
+    design_effect: float
+    autocorrelation: float
+    autocorrelation_error: float
+
+    @property
+    def is_autocorrelated(self) -> bool:
+        """Whether the residual of an hour predicts that of the next, because the mean drifts, which no profile covers."""
+        return self.autocorrelation > 3 * self.autocorrelation_error
+
+    @property
+    def min_scores(self) -> int | None:
+        """Number of scores in bursts that tell as much as ``MIN_SCORES`` independent scores; None if about ``MIN_SCORES``."""
+        return ceil(self.design_effect) * MIN_SCORES if self.design_effect > 1 else None
+
+
+def hour_of_week(time_s: float) -> int:
+    """Return the hour since Sunday 00:00 UTC, 0 to 167."""
+    return int((time_s + _FROM_SUNDAY_S) % _WEEK_S // _HOUR_S)
+
+
+def learned(steps: Sums) -> LearnedBaseline:
+    """Return the baseline learned from scores.
+
+    Args:
+        steps: start of five minutes, in seconds since the epoch → sums.
+
+    Raises:
+        TooShortError: the scores cover less than 7 days.
+    """
+    scored = {start: of for start, of in steps.items() if of.w > 0}
+    days = len({start // DAY_S for start in scored})
+    if days < LEAST_DAYS:
+        raise TooShortError(f"there are scores of {days} days; an hour-of-week baseline needs {LEAST_DAYS}")
+    hours, whole = _by(scored, lambda start: start // _HOUR_S), sum(scored.values(), Moments())
+    spread = estimates.standard_error(whole) ** 2 * estimates.n_eff(whole)
+    residuals = _out_of_sample(scored, hours, spread)
+    hourly = _windows(residuals, _HOUR_S)
+    lag, error = _autocorrelation(hourly)
+    inflated = _design_effect(residuals, spread)
+    design_effect = inflated if inflated >= DESIGN_EFFECT else 1.0
+    baseline_sd = {}
+    for length in LENGTHS:
+        windows = [(window.size, window.mean) for window in _windows(residuals, length).values()]
+        if len(windows) >= LEAST_BLOCKS:
+            baseline_sd[length] = sqrt(_beyond_chance(windows, design_effect * spread))
+    flat = _beyond_chance([(hour.size, hour.flat / hour.weight) for hour in hourly.values()], spread)
+    left = _beyond_chance([(hour.size, hour.mean) for hour in hourly.values()], spread)
+    return LearnedBaseline(
+        mean=estimates.mean(whole),
+        hours=_profile(hours, spread),
+        baseline_sd=baseline_sd,
+        days=days,
+        scores=estimates.n_eff(whole),
+        explained=1 - left / flat if flat else None,
+        design_effect=design_effect,
+        autocorrelation=lag,
+        autocorrelation_error=error,
+    )
+
+
+# --- the profile ------------------------------------------------------------------------------------------------
+
+
+def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
+    """Return the shrunk means of the hours of the week; an hour without scores has the mean of its hour of the day.
+
+    Args:
+        hours: number of an hour since the epoch → sums.
+        spread: variance of one score.
+    """
+    by_day, by_week = _by(hours, lambda hour: hour % 24), _by(hours, _of_week)
+    chance = spread * _overdispersion(hours, by_week, spread)
+    of_day = _shrunk(by_day, dict.fromkeys(range(24), estimates.mean(sum(hours.values(), Moments()))), chance)
+    return tuple(_shrunk(by_week, {hour: of_day[hour % 24] for hour in range(HOURS)}, chance).values())
+
+
+def _shrunk(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[int, float]:
+    """Return each cell's mean, shrunk towards its target by its share of sampling variance; without scores the target."""
+    sizes = {key: estimates.n_eff(of) for key, of in cells.items()}
+    away = {key: estimates.mean(of) - towards[key] for key, of in cells.items()}
+    squares = fsum(sizes[key] * away[key] ** 2 for key in cells)
+    between = max(0.0, (squares - chance * len(cells)) / fsum(sizes.values()))
+    kept = {key: between / (between + chance / sizes[key]) if between else 0.0 for key in cells}
+    return {key: middle + kept.get(key, 0.0) * away.get(key, 0.0) for key, middle in towards.items()}
+
+
+def _overdispersion(hours: Sums, by_week: Sums, spread: float) -> float:
+    """Return the ratio of the week-to-week variance of an hour to its sampling variance, at least 1."""
+    freedom = len(hours) - len(by_week)
+    if not freedom or not spread:
+        return 1.0
+    middle = {hour: estimates.mean(of) for hour, of in by_week.items()}
+    left = (estimates.n_eff(of) * (estimates.mean(of) - middle[_of_week(hour)]) ** 2 for hour, of in hours.items())
+    return max(1.0, fsum(left) / (freedom * spread))
+
+
+def _of_week(hour: int) -> int:
+    return hour_of_week(hour * _HOUR_S)
+
+
+def _by(sums: Sums, key: Callable[[int], int]) -> dict[int, Moments]:
+    gathered: defaultdict[int, Moments] = defaultdict(Moments)
+    for time, of in sums.items():
+        gathered[key(time)] += of
+    return gathered
+
+
+# --- how far it can be trusted ----------------------------------------------------------------------------------
+
+
+class _Residual(NamedTuple):
+    """Sums of some scores minus their normal means: by the profile of other weeks, and by their flat mean."""
+
+    weight: float
+    weight2: float
+    profile: float
+    flat: float
+
+    @property
+    def size(self) -> float:
+        """Effective number of scores."""
+        return self.weight**2 / self.weight2
+
+    @property
+    def mean(self) -> float:
+        """Distance of the mean from the profile."""
+        return self.profile / self.weight
+
+
+def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residual]:
+    """Return start of a step → its residual by the profile of all other weeks, or of all other days."""
+    first = min(hours)
+    fold = (_WEEK_S if (max(hours) - first) >= 2 * HOURS - 24 else DAY_S) // _HOUR_S
+    normal: dict[int, tuple[tuple[float, ...], float]] = {}
+    for own in {(hour - first) // fold for hour in hours}:
+        others = {hour: of for hour, of in hours.items() if (hour - first) // fold != own}
+        normal[own] = _profile(others, spread), estimates.mean(sum(others.values(), Moments()))
+    found = {}
+    for start, of in steps.items():
+        profile, flat = normal[(start // _HOUR_S - first) // fold]
+        found[start] = _Residual(of.w, of.w2, of.wy - profile[hour_of_week(start)] * of.w, of.wy - flat * of.w)
+    return found
+
+
+def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = LEAST_SCORES) -> dict[int, _Residual]:
+    """Return number of a window → the residual of its scores; windows with too few scores are left out."""
+    found: defaultdict[int, _Residual] = defaultdict(lambda: _Residual(0.0, 0.0, 0.0, 0.0))
+    for start, residual in residuals.items():
+        number = start // length_s
+        found[number] = _Residual(*map(add, found[number], residual))
+    return {number: residual for number, residual in found.items() if residual.size >= least}
+
+
+def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
+    """Return the factor by which bursts inflate the variance, from windows of five minutes and of an hour.
+
+    The inflation by bursts is equal at both lengths; that by a drift grows with the scores of a window.
+    """
+    (short, shorter), (long, longer) = (
+        _inflation(_windows(residuals, length, 0.0).values()) for length in (STEP_S, _HOUR_S)
+    )
+    if not spread or longer <= shorter:
+        return 1.0
+    return (short - max(0.0, long - short) * shorter / (longer - shorter)) / spread
+
+
+def _inflation(windows: Collection[_Residual]) -> tuple[float, float]:
+    """Return the variance of one score as estimated from windows, and the mean number of scores in the window of a score."""
+    weight2 = fsum(window.weight2 for window in windows)
+    return fsum(window.profile**2 for window in windows) / weight2, fsum(
+        window.weight**2 for window in windows
+    ) / weight2
+
+
+def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
+    """Return the variance of (effective scores, mean − normal) pairs that the number of scores does not explain."""
+    total = fsum(size for size, _ in means)
+    return max(0.0, fsum(size * away**2 - spread for size, away in means) / total) if total else 0.0
+
+
+def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
+    """Return the hour-to-hour autocorrelation of residuals in standard errors, and 1/√n of the pairs (Box & Jenkins 1970)."""
+    of = {hour: sqrt(one.size) * one.mean for hour, one in hours.items()}
+    pairs = [(value, of[hour + 1]) for hour, value in of.items() if hour + 1 in of]
+    squares = fsum(value**2 for value in of.values()) / max(1, len(of))
+    if not pairs or not squares:
+        return 0.0, 1.0
+    return fsum(one * other for one, other in pairs) / (len(pairs) * squares), 1 / sqrt(len(pairs))
+
+
+# The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and the normal quality in each hour of the
+# week (UTC).
+#
+# faithfulness:
+# mean: 0.8512
+# baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
+# design_effect: 10.7                     # if equal answers come in bursts
+# hours:
+#     sunday: [0.8311, …]           # 24 of them
+#     …
+
+DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+"""Order as in PromQL's ``day_of_week()``."""
+_MADE = "# Normal quality in each hour of the week, UTC. Made by `spanscore baseline`; it changes only if that is run again.\n"
+_DIGITS = 4
+
+
+def profiles_text(learned: Mapping[str, LearnedBaseline]) -> str:
+    """Return the text of a file; ``learned``: metric → its baseline."""
+    tree = {}
+    for metric, own in learned.items():
+        rounded = [round(value, _DIGITS) for value in own.hours]
+        tree[metric] = {
+            "mean": round(own.mean, _DIGITS),
+            "baseline_sd": {promql.duration(s): round(value, _DIGITS) for s, value in own.baseline_sd.items()},
+            **({"design_effect": round(own.design_effect, 1)} if own.design_effect > 1 else {}),
+            "hours": {day: rounded[24 * number : 24 * (number + 1)] for number, day in enumerate(DAYS)},
+        }
+    return _MADE + yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=140)
+
+
+def read_baseline(path: str, metric: str) -> Baseline:
+    """Return the baseline of a metric in a file.
+
+    Raises:
+        ConfigurationError: the file is missing, is not a baseline file, or lacks the metric.
+    """
+    tree = _tree(path)
+    entry = tree.get(metric)
+    if entry is None:
+        raise ConfigurationError(f"{path} has no baseline of {metric!r}; it has {', '.join(map(str, tree)) or 'none'}")
+    try:
+        hours = tuple(float(value) for day in DAYS for value in _day(entry["hours"], day))
+        baseline_sd = {parse_duration(window): float(value) for window, value in entry.get("baseline_sd", {}).items()}
+        baseline = Baseline(
+            level=float(entry["mean"]),
+            text=" (normal in these hours)",
+            hours=hours,
+            baseline_sd=baseline_sd,
+            design_effect=float(entry.get("design_effect", 1)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fault = f"{error}{' is missing' * isinstance(error, KeyError)}"
+        raise ConfigurationError(
+            f"{path} is no baseline of {metric!r}: {fault}; make it with `spanscore baseline`"
+        ) from None
+    qualities = all(0 <= value <= 1 for value in (baseline.level, *hours))
+    if not (qualities and all(s >= 0 for s in baseline_sd.values()) and baseline.design_effect >= 1):
+        raise ConfigurationError(
+            f"{path}: the mean and the hours of {metric!r} must be qualities in [0, 1], its baseline SD at least 0, its "
+            "design effect at least 1"
+        )
     return baseline
+
+
+def _day(hours: Any, day: str) -> list[Any]:
+    values = hours[day]
+    if not isinstance(values, list) or len(values) != 24:  # noqa: PLR2004
+        raise ValueError(f"hours.{day} must list 24 numbers")
+    return values
+
+
+def _tree(path: str) -> dict[Any, Any]:
+    file = Path(path).expanduser()
+    try:
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no file {path}; make it with `spanscore baseline`") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path} is not YAML: nested too deep") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{path} is not YAML: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigurationError(f"{path} holds no baselines; make it with `spanscore baseline`")
+    return tree

@@ -174,10 +174,8 @@ def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
 # that of Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and
 # specificity*.
 #
-# Annotators err, too. If a label is wrong with probability e, for either truth and either verdict of the judge, the labels
-# of each verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan &
-# Gladen with the annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new
-# dichotomous diagnostic tests*, give it for a test that is compared with an imperfect reference.
+# Annotators err, too, so the labels of each verdict of the judge are corrected first; docs/how-to/correct-the-pass-rate.md
+# (*When people err*) has the formula and its sources.
 #
 # Labels that were drawn with unequal probability, such as all failed units and a tenth of the passed units, count with
 # w = 1/π. With equal weights every formula here equals that of its source.
@@ -206,8 +204,6 @@ def labels_needed(labels: int, rate: Estimated, half_width: float) -> int:
     """Return about how many labels a rate needs in all for an interval of ± ``half_width``; its width falls as 1/√labels.
 
     Args:
-        labels: number of labels of the present estimate.
-        rate: the present estimate.
         half_width: wanted half of the interval's width, above 0.
     """
     return ceil(labels * ((rate.high - rate.low) / 2.0 / half_width) ** 2)
@@ -368,7 +364,7 @@ class Calibration:
             raw: sums of the judge's verdicts in the window, including the labelled units; Σw > 0.
         """
         cells, rate = self._noisy_cells(), mean(raw)
-        human, judge = _mean(cells, _human), _mean(cells, _judge)
+        human, judge = _mean(cells, lambda cell: cell.human), _mean(cells, lambda cell: cell.judge)
         together = _mean(cells, lambda cell: cell.human * cell.judge)
         # PPI++'s λ, cov(human, judge) / var(judge): the weight of the judge's rate in addition to that of the labels
         power = (together - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
@@ -388,7 +384,7 @@ class Calibration:
         else:
             drawn = cells
         of_rest = _variance(drawn, lambda cell: cell.human - power * cell.judge - rest)
-        rate = _mean(cells, _human)
+        rate = _mean(cells, lambda cell: cell.human)
         spread = rate * (1.0 - rate)
         error = self.annotator_error
         of_error = error.variance * ((2.0 * rate - 1.0) / (1.0 - 2.0 * error.rate)) ** 2
@@ -424,8 +420,8 @@ class Calibration:
 
     def _weights(self) -> tuple[float, float]:
         """Return the typical weight of a label on a unit that the judge passed, and on one that it failed."""
-        passed = _typical((self.true_pass, self.false_pass))
-        failed = _typical((self.true_fail, self.false_fail))
+        passed = _typical(self.true_pass, self.false_pass)
+        failed = _typical(self.true_fail, self.false_fail)
         return passed or failed, failed or passed
 
     def _noisy_cells(self, more: float = 0.0) -> list[_Observed]:
@@ -470,36 +466,25 @@ def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
     return Estimated(value, *ends)
 
 
-def _typical(cells: Iterable[Cell]) -> float:
+def _typical(*cells: Cell) -> float:
     """Return the mean weight of labels, each weighted by its weight; 0 without labels."""
-    cells = list(cells)
     weight = sum(cell.w for cell in cells)
     return sum(cell.w2 for cell in cells) / weight if weight else 0.0
 
 
-def _human(cell: _Observed) -> float:
-    return cell.human
-
-
-def _judge(cell: _Observed) -> float:
-    return cell.judge
-
-
-def _mean(cells: Iterable[_Observed], of: Callable[[_Observed], float]) -> float:
-    cells = list(cells)
+def _mean(cells: Sequence[_Observed], of: Callable[[_Observed], float]) -> float:
     return sum(cell.w * of(cell) for cell in cells) / sum(cell.w for cell in cells)
 
 
-def _variance(cells: Iterable[_Observed], influence: Callable[[_Observed], float]) -> float:
+def _variance(cells: Sequence[_Observed], influence: Callable[[_Observed], float]) -> float:
     """Return the variance of an estimate from the influence of each label (linearization)."""
-    cells = list(cells)
     return sum(cell.w2 * influence(cell) ** 2 for cell in cells) / sum(cell.w for cell in cells) ** 2
 
 
 def _kappa(cells: Sequence[_Observed]) -> tuple[float, float]:
     """Return κ and the variance of its estimate: with equal weights, that of Fleiss, Cohen & Everitt (1969)."""
     agreed = _mean(cells, lambda cell: cell.human == cell.judge)
-    human, judge = _mean(cells, _human), _mean(cells, _judge)
+    human, judge = _mean(cells, lambda cell: cell.human), _mean(cells, lambda cell: cell.judge)
     chance = human * judge + (1.0 - human) * (1.0 - judge)
 
     def influence(cell: _Observed) -> float:
@@ -530,7 +515,6 @@ class SavedCalibration:
     """A calibration, and the scores to which it applies.
 
     Attributes:
-        metric: name of the metric.
         evaluator_version: the only evaluator version whose pass rate it may correct.
     """
 

@@ -11,9 +11,8 @@ from statistics import NormalDist
 from typing import Any
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
-from spanscore.core.score import PASS_FAIL, Scale
-from spanscore.monitoring import estimates as budget
-from spanscore.monitoring import promql, recorded
+from spanscore.core.score import PASS_FAIL
+from spanscore.monitoring import estimates, promql, recorded
 from spanscore.monitoring.alert import (
     FOR_SEGMENT,
     OF_METRIC,
@@ -27,11 +26,10 @@ from spanscore.monitoring.alert import (
     mean_of,
     of_metric,
     share_labels,
-    streams_of,
     worst_share,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
-from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, judge_check_placeholders
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, shares_of_false_alarms
 from spanscore.monitoring.watched_means import IS_SHARE, WatchedMean
 
 # All expressions use quality (1 is good), so that a drop has one direction for each scale.
@@ -49,7 +47,6 @@ class DropPlan:
 
     Attributes:
         watched: the mean: the quality of the metric, or the share of units without a category; of roots or of inner units.
-        baseline: normal quality.
         windows: length in s → standard errors below the tolerated mean at which the window detects a drop.
         least: effective scores that a window needs.
     """
@@ -60,31 +57,6 @@ class DropPlan:
     least: int
 
     @property
-    def metric(self) -> str:
-        """Name of the metric."""
-        return self.watched.metric
-
-    @property
-    def name(self) -> str:
-        """Name in the recorded series, such as ``faithfulness``, ``intent=refund`` or ``faithfulness (agent)``."""
-        return self.watched.name
-
-    @property
-    def settings(self) -> AlertSettings:
-        """Alert settings of the metric, in quality."""
-        return self.watched.settings
-
-    @property
-    def scale(self) -> Scale:
-        """Scale of the values behind the mean."""
-        return self.watched.scale
-
-    @property
-    def binary(self) -> bool:
-        """Whether the only qualities are 0 and 1."""
-        return self.scale.kind in PASS_FAIL
-
-    @property
     def stated_baseline(self) -> float:
         """The baseline as the configuration states it: the normal quality, or the normal share."""
         return round(1 - self.baseline.level, _DIGITS) if self.watched.category else self.baseline.level
@@ -92,7 +64,7 @@ class DropPlan:
     @property
     def tolerated(self) -> float:
         """Permanent distance below the baseline that is tolerated, in quality."""
-        return budget.TOLERATED * self.settings.least_change
+        return estimates.TOLERATED * self.watched.settings.least_change
 
     @property
     def null(self) -> float:
@@ -110,17 +82,17 @@ class DropPlan:
 
         Infinite if the mean varies by as much.
         """
-        return self.scores_to_see(self.settings.least_change, max(self.windows), self.z)
+        return self.scores_to_see(self.watched.settings.least_change, max(self.windows), self.z)
 
     def scores_to_see(self, drop: float, window_s: float, z: float) -> float:
         """Return the effective scores with which a window of a length detects half of the drops."""
         strays = {"baseline_sd": self.baseline.baseline_sd_of(window_s), "design_effect": self.baseline.design_effect}
-        return budget.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
+        return estimates.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
 
     @property
     def holds(self) -> bool:
         """Whether the stated rate of false alarms holds. The rate is not proven for continuous metrics below 0.5."""
-        return self.binary or self.baseline.lowest >= 0.5  # noqa: PLR2004
+        return self.watched.scale.kind in PASS_FAIL or self.baseline.lowest >= 0.5  # noqa: PLR2004
 
 
 def plans_of(
@@ -133,17 +105,16 @@ def plans_of(
     Raises:
         ConfigurationError: a baseline's file is missing or lacks the metric, or a baseline does not fit the windows.
     """
-    dropping = [mean for mean in means if mean.watches_drops]
-    shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(judge_checks)
-    shares *= max(1, len(shared.services))
+    shares = shares_of_false_alarms(means, shared, judge_checks=len(judge_checks))
     plans = []
-    for mean in dropping:
+    for mean in means:
         alert = mean.settings
-        baseline = baseline_of(mean.metric, alert)
-        assert baseline is not None  # means without a baseline were left out above
+        baseline = baseline_of(mean.metric, alert) if mean.watches_drops else None
+        if baseline is None:
+            continue
         baseline.refuse_overlap(mean.metric, max(shared.windows))
         every_s = alert.false_alarm_every
-        z_of = partial(budget.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
+        z_of = partial(estimates.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
         windows = {window: alert.z or z_of(window_s=window) for window in shared.windows}
         plans.append(DropPlan(mean, baseline, windows, least_of(alert)))
     return plans
@@ -151,7 +122,7 @@ def plans_of(
 
 def least_of(alert: AlertSettings) -> int:
     """Return the effective scores that a window of a metric needs before its mean is compared."""
-    return alert.min_scores or budget.MIN_SCORES
+    return alert.min_scores or estimates.MIN_SCORES
 
 
 def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict[str, Any]]:
@@ -166,12 +137,12 @@ def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict
     pinned = _pinned_versions(plan.watched for plan in plans)
     watched = recorded.watched(promql.duration(max(shared.windows)), pinned, [plan.watched for plan in plans])
     yield {"record": recorded.WATCHED, "expr": watched}
-    if hourly := [plan.name for plan in plans if plan.baseline.hours]:
+    if hourly := [plan.watched.name for plan in plans if plan.baseline.hours]:
         yield from recorded.normal_by_hour_records(hourly, shared)
     offsets: dict[str, list[str]] = {}
     for plan in plans:
         if plan.baseline.offset_s:
-            offsets.setdefault(promql.duration(plan.baseline.offset_s), []).append(plan.name)
+            offsets.setdefault(promql.duration(plan.baseline.offset_s), []).append(plan.watched.name)
     strays = any(plan.baseline.strays for plan in plans)
     yield from recorded.drop_records(shared.windows, offsets, strays=strays, interval_s=shared.interval)
 
@@ -183,7 +154,7 @@ def _pinned_versions(means: Iterable[WatchedMean]) -> dict[str, str]:
 
 def _numbers(plan: DropPlan) -> Iterator[dict[str, Any]]:
     """Yield the rules that record the numbers of a plan."""
-    baseline, metric = plan.baseline, plan.name
+    baseline, metric = plan.baseline, plan.watched.name
     yield recorded.constant(recorded.TOLERANCE, plan.tolerated, metric)
     if baseline.hours:
         own = {promql.METRIC: metric}
@@ -201,38 +172,51 @@ def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
     """Yield z² of a window, once per group of metrics with the same value."""
     by_z: dict[float, list[str]] = {}
     for plan in plans:
-        by_z.setdefault(plan.windows[window], []).append(plan.name)
+        by_z.setdefault(plan.windows[window], []).append(plan.watched.name)
     for z, metrics in by_z.items():
         where = f"{{{listed(metrics)}}}" if len(by_z) > 1 else ""
         yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
-def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Alert:
-    """Return the alert on a drop, which fires per metric, service, evaluator version and segment, for all windows together."""
-    scales = {plan.name: plan.scale for plan in plans}
-    return Alert(
+def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Iterator[Alert]:
+    """Yield the alert on drops of quality, if a metric has one.
+
+    It fires per metric, service, evaluator version and segment, for all windows together.
+    """
+    plans = [plan for plan in plans if not plan.watched.category]
+    if not plans:
+        return
+    scales = {plan.watched.name: plan.watched.scale for plan in plans}
+    checked = {check.metric for check in judge_checks} & {plan.watched.metric for plan in plans}
+    of_judge = judge_check_figures() if checked else {}
+    yield Alert(
         name="SpanscoreQualityDrop",
         expression=f'min without ({recorded.WINDOW}) ({recorded.DROP}{{{promql.METRIC}!~"{IS_SHARE}"}})',
-        labels=labels_of(of_metric({plan.name: literal(plan.settings.severity) for plan in plans}), OF_METRIC),
+        labels=labels_of(
+            of_metric({plan.watched.name: literal(plan.watched.settings.severity) for plan in plans}), OF_METRIC
+        ),
         summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
-        text=f"{mean_of(scales)} fell {_story(plans, shared, judge_check_placeholders(judge_checks))}",
+        text=f"{mean_of(scales)} fell {_story(plans, shared, of_judge)}",
         figures={
             "normal": AlertNumber(f"max {_ONE_OF} ({recorded.NORMAL}{{{promql.OWN}}} and {_OWN_DROP})"),
             **_figures(shared),
             **figures_of(scales.values(), f"min {_ONE_OF} ({_OWN_DROP})", recorded.steady_window(shared)),
-            **judge_check_figures(judge_checks),
+            **of_judge,
         },
         keep_s=_kept_s(shared),
     )
 
 
-def rise(plans: Sequence[DropPlan], shared: Monitoring) -> Alert:
-    """Return the alert on a rise of the share of a category: one per share, service, evaluator version and segment."""
+def rise(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[Alert]:
+    """Yield the alert on rises of shares, if a share has one. It fires per share, service, evaluator version and segment."""
+    plans = [plan for plan in plans if plan.watched.category]
+    if not plans:
+        return
     value = f"(1 - min {_ONE_OF} ({_OWN_DROP}))"
-    return Alert(
+    yield Alert(
         name="SpanscoreShareRise",
         expression=f'1 - min without ({recorded.WINDOW}) ({recorded.DROP}{{{promql.METRIC}=~"{IS_SHARE}"}})',
-        labels=share_labels(of_metric({plan.name: literal(plan.settings.severity) for plan in plans})),
+        labels=share_labels(of_metric({plan.watched.name: literal(plan.watched.settings.severity) for plan in plans})),
         summary=f"the share of {OF_SHARE} has risen{FOR_SEGMENT}",
         text=f"The share of {OF_SHARE}{FOR_SEGMENT} rose {_story(plans, shared)}",
         figures={
@@ -248,14 +232,15 @@ _ONE_OF = f"without ({recorded.WINDOW})"
 _OWN_DROP = f"{recorded.DROP}{{{promql.OWN}}}"
 
 
-def _story(plans: Sequence[DropPlan], shared: Monitoring, judge: str = "") -> str:
+def _story(plans: Sequence[DropPlan], shared: Monitoring, of_judge: Iterable[str] = ()) -> str:
     """Return the text on a change from its normal level on."""
     windows = "".join(f"{{window_{promql.duration(length)}}}" for length in sorted(shared.windows))
+    judge = "".join(f"{{{figure}}}" for figure in of_judge)
     return (
-        f"from {{normal}}{of_metric({plan.name: plan.baseline.text for plan in plans})} to "
+        f"from {{normal}}{of_metric({plan.watched.name: plan.baseline.text for plan in plans})} to "
         f"{{value}}, since {{since}} UTC, over{windows} ({{service}}; {{scores}} scores). "
         f"Check first for a release at that time.{judge}{{worst}} "
-        f"{of_metric({plan.name: _promise(plan) for plan in plans})}"
+        f"{of_metric({plan.watched.name: _promise(plan) for plan in plans})}"
     )
 
 
@@ -281,21 +266,24 @@ def _kept_s(shared: Monitoring) -> float:
 
 def _promise(plan: DropPlan) -> str:
     """Return the sentence on the rate of false alarms, and the runbook."""
-    every = promql.duration(plan.settings.false_alarm_every)
+    every = promql.duration(plan.watched.settings.false_alarm_every)
     where = "of this service" if plan.baseline.is_learned else "if quality does not vary by itself"
     text = f"At most one false alarm in {every}, {where}."
     if not plan.holds:
         text = "Baseline below 0.5: for a continuous metric false alarms may be more frequent than configured."
-    return f"{text} Runbook: {literal(plan.settings.runbook)}" if plan.settings.runbook else text
+    return f"{text} Runbook: {literal(plan.watched.settings.runbook)}" if plan.watched.settings.runbook else text
 
 
-def threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Alert:
-    """Return the alert on metrics below their threshold."""
+def threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
+    """Yield the alert on metrics below their threshold, if a metric has one."""
+    means = [mean for mean in means if mean.settings.threshold is not None]
+    if not means:
+        return
     window = recorded.steady_window(shared)
     own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
     named = of_metric({mean.name: f"{mean.settings.threshold:g}" for mean in means})
     scales = {mean.name: mean.scale for mean in means}
-    return Alert(
+    yield Alert(
         name="SpanscoreQualityBelowThreshold",
         expression=_beyond(f"{recorded.MEAN}{{where}} < {{limit}}", recorded.THRESHOLD, means, shared),
         labels=labels_of(of_metric({mean.name: literal(mean.settings.severity) for mean in means}), OF_METRIC, window),
@@ -309,12 +297,15 @@ def threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Alert:
     )
 
 
-def above_max(means: Sequence[WatchedMean], shared: Monitoring) -> Alert:
-    """Return the alert on shares above their highest acceptable value."""
+def above_max(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
+    """Yield the alert on shares above their highest acceptable value, if a share has one."""
+    means = [mean for mean in means if mean.settings.max is not None]
+    if not means:
+        return
     window = recorded.steady_window(shared)
     own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
     named = of_metric({mean.name: f"{mean.settings.max:g}" for mean in means})
-    return Alert(
+    yield Alert(
         name="SpanscoreShareAboveMax",
         expression=_beyond(f"1 - {recorded.MEAN}{{where}} > {{limit}}", recorded.MAX_SHARE, means, shared),
         labels=share_labels(of_metric({mean.name: literal(mean.settings.severity) for mean in means}), window),

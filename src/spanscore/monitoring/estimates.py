@@ -15,8 +15,8 @@ from spanscore.core.job import Weights
 from spanscore.core.score import Scale
 
 # y is the quality of a scored unit, π its sampling probability, w = 1/π. All estimates are computed from sums over units,
-# so that the sums of replicas and time spans can be added first. ``promql.py`` has the same formulas as PromQL text; a test
-# compares both in a real Prometheus.
+# so that the sums of replicas and time spans can be added first. ``integrations/grafana/formulas.py`` has the same formulas as
+# PromQL text; a test compares both in a real Prometheus.
 #
 # The mean is Hájek's estimator: the plain mean of the scores is biased if rules oversample, and Σwy/N is a poor mean (Särndal,
 # Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
@@ -165,14 +165,14 @@ def _end(of: Moments, unseen: float, t: float) -> float:
     return middle + (away + t * hypot(size * standard_error(of), away)) / (size + 1)
 
 
-def missing_bounds(of: Moments, *, level: float = 0.95) -> Interval:
+def missing_bounds(of: Moments) -> Interval:
     """Return the bounds of the mean for any scores of the lost units, because these are missing, not zero.
 
     The low bound is the low end of the interval if all lost units had the worst score, the high bound the high end if all had
     the best; scored and lost units together are one sample. Without lost units this is the interval. (0, 1) without scores and
     lost units.
     """
-    return Interval(interval(if_worst(of), level=level).low, interval(if_best(of), level=level).high)
+    return Interval(interval(if_worst(of)).low, interval(if_best(of)).high)
 
 
 def if_worst(of: Moments) -> Moments:
@@ -182,8 +182,7 @@ def if_worst(of: Moments) -> Moments:
 
 def if_best(of: Moments) -> Moments:
     """Return the sums if every lost unit had the best score; ``lost`` is then 0."""
-    added = replace(if_worst(of), wy=of.wy + of.lost, w2y=of.w2y + of.lost2)
-    return replace(added, w2y2=of.w2y2 + of.lost2)
+    return replace(if_worst(of), wy=of.wy + of.lost, w2y=of.w2y + of.lost2, w2y2=of.w2y2 + of.lost2)
 
 
 def missing_share(of: Moments) -> float:
@@ -192,7 +191,7 @@ def missing_share(of: Moments) -> float:
 
 
 def student(level: float, freedom: float) -> float:
-    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as in ``promql.py``."""
+    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as PromQL can."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     return z + (z**3 + z) / 4 / max(freedom, 1.0)
 
@@ -244,11 +243,6 @@ def missing_so_far(metric: str, scale: Scale, sums: ReadSums, lost: Weights) -> 
     return None if not scale.has_quality or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
 
 
-def indicator(of: Moments, part: Moments) -> Moments:
-    """Return the sums of y = 1 for the units in ``part`` and 0 for the other units in ``of``; the mean is a share of units."""
-    return replace(of, wy=part.w, w2y=part.w2, w2y2=part.w2)
-
-
 def running_shares(metric: str, scale: Scale, sums: ReadSums) -> Mapping[str, MeanInterval]:
     """Return category → share of all eligible traffic from the scores so far; empty without scores or categories.
 
@@ -269,8 +263,12 @@ def _shares(parts: Mapping[str, Moments], categories: Iterable[str]) -> Mapping[
     every = sum(parts.values(), Moments())
     if not every.w:
         return {}
-    shares = {word: indicator(every, parts.get(word, Moments())) for word in categories}
-    return {word: MeanInterval(mean(of), *interval(of)) for word, of in shares.items()}
+    shares = {}
+    for word in categories:  # the mean of y = 1 for the units with the category, and 0 for the other units
+        part = parts.get(word, Moments())
+        of = replace(every, wy=part.w, w2y=part.w2, w2y2=part.w2)
+        shares[word] = MeanInterval(mean(of), *interval(of))
+    return shares
 
 
 def _population(metric: str, sums: ReadSums) -> Moments:
@@ -322,7 +320,6 @@ def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: in
     """Return the standard errors below the tolerated mean at which a window alerts; at least 1.
 
     Args:
-        window_s: length of the window, in s.
         interval_s: seconds between two evaluations.
         every_s: at most one false alarm in this time, in s.
         shares: number of windows × streams × listed services, and judge checks, that share this rate.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from spanscore import semconv
@@ -204,7 +203,6 @@ def refused_evaluator_versions(
     """Yield the alerts that would never fire, because their metric does not have the watched evaluator version.
 
     Args:
-        alerts: metric → its alert settings.
         metrics: metrics with their configured judges.
         shadows: metrics with their second judges.
         place: key of the configuration with the settings, for messages.
@@ -229,11 +227,7 @@ that are written by turns, cause no notice.
 
 
 def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
-    """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``.
-
-    Args:
-        settings: metric → its alerts, for every metric.
-    """
+    """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``."""
     window = steady_window(shared)
     before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
     group = ", ".join(promql.GROUP)
@@ -277,16 +271,6 @@ For a condition that holds for 3 % of traffic this happens once in 9,000 times, 
 WINDOW_S: Final = 86_400.0
 """Seconds of the window: a day, because questions differ by the hour."""
 _APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("true", "false"))
-_SUMS: Final = MappingProxyType(
-    {
-        semconv.WEIGHT: (semconv.APPLICABLE_WEIGHT, ""),
-        semconv.WEIGHT_QUALITY: (semconv.APPLICABLE_WEIGHT, _APPLIES),
-        semconv.WEIGHT2: (semconv.APPLICABLE_WEIGHT2, ""),
-        semconv.WEIGHT2_QUALITY: (semconv.APPLICABLE_WEIGHT2, _APPLIES),
-        semconv.WEIGHT2_QUALITY2: (semconv.APPLICABLE_WEIGHT2, _APPLIES),
-    }
-)
-"""Sum of a mean → the instrument of the share, and the matcher on it."""
 
 
 class Applicability(NamedTuple):
@@ -343,17 +327,6 @@ def _share(of: Moments) -> Applicability | None:
     undecided = missing_share(of)
     ends = missing_bounds(of) if undecided >= WORTH_TELLING else interval(of)
     return Applicability(mean(of), *ends, undecided)
-
-
-def applying(window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
-    """Return the sums from which ``promql.mean`` and ``promql.interval`` compute the share, for metrics with a condition."""
-    labels = tuple(by)
-
-    def of(name: str) -> str:
-        counter, matcher = _SUMS[name]
-        return promql.increase(counter, window, ",".join(filter(None, (where, matcher))), labels)
-
-    return of
 
 
 def never_applies() -> Alert:

@@ -8,7 +8,7 @@ smallest p, multiplied by the number of replicas, is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +32,9 @@ class JudgeCheckPlan:
     """The monitoring of one metric's judge.
 
     Attributes:
-        metric: name of the metric.
         every_s: seconds between two runs.
         below: p-value below which a change alerts, (0, 1).
         false_alarm_every_s: at most one false alarm in this time, in s, together with those on drops.
-        severity: severity of the alert.
     """
 
     metric: str
@@ -84,11 +82,6 @@ def judge_check_plans(
 ) -> list[JudgeCheckPlan]:
     """Return the monitoring of each watched judge; empty without a judge check.
 
-    Args:
-        judge_check: the scorer's judge check; None = no judge check.
-        means: all watched means, with one of each metric on roots' units or conversations.
-        shared: windows, dimensions and services.
-
     Raises:
         ConfigurationError: the judge check names no metric that can be watched.
     """
@@ -96,15 +89,20 @@ def judge_check_plans(
         return []
     of_roots = {mean.metric: mean for mean in means_of_roots(means)}
     watched = watched_by(judge_check, {name: mean.of for name, mean in of_roots.items()})
-    dropping = [mean for mean in means if mean.watches_drops]
-    shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(watched)
-    shares *= max(1, len(shared.services))
+    shares = shares_of_false_alarms(means, shared, judge_checks=len(watched))
     plans = []
     for name in watched:
         alert = of_roots[name].settings
         below = min(HIGHEST, judge_check.every / (alert.false_alarm_every * shares))
         plans.append(JudgeCheckPlan(name, judge_check.every, below, alert.false_alarm_every, alert.severity))
     return plans
+
+
+def shares_of_false_alarms(means: Iterable[WatchedMean], shared: Monitoring, *, judge_checks: int) -> int:
+    """Return the number of windows × streams × listed services, and judge checks, that share the budget of false alarms."""
+    dropping = sum(mean.watches_drops for mean in means)
+    looks = dropping * len(streams_of(shared)) * len(shared.windows) + judge_checks
+    return looks * max(1, len(shared.services))
 
 
 def judge_check_records(plans: Sequence[JudgeCheckPlan]) -> Iterator[dict[str, Any]]:
@@ -138,15 +136,8 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
     )
 
 
-def judge_check_placeholders(plans: Sequence[JudgeCheckPlan]) -> str:
-    """Return the placeholders for the result of the judge check in the text of a drop; empty without a judge check."""
-    return "{judge_changed}{judge_steady}" if plans else ""
-
-
-def judge_check_figures(plans: Sequence[JudgeCheckPlan]) -> dict[str, AlertNumber]:
-    """Return the figures for these placeholders. At most one has a value; before the end of the first run all are empty."""
-    if not plans:
-        return {}
+def judge_check_figures() -> dict[str, AlertNumber]:
+    """Return the figures on the judge in the text of a drop: one has a value; before the end of the first run none has."""
     p = _p(f"{_JUDGE_CHECK},{promql.OWN_EVALUATOR}")
     changed = (
         " Its judge answers labelled samples differently than at first (judge check, p = %.2g): the judge may cause it."

@@ -116,7 +116,6 @@ class PairedRuns:
     """The comparison of a run with the first run of the same evaluator version.
 
     Attributes:
-        samples: number of labelled samples.
         answered: samples that the judge answered in this run; a sample without an answer is no disagreement.
         right: answers that agree with the human verdict.
         was_right: first answers to the same samples that agree with the human verdict.

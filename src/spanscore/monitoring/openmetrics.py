@@ -51,9 +51,7 @@ class ScrapeEndpoint:
 
     Args:
         service_name: read at each scrape, because the application may set its provider later.
-        sums: the exported sums.
         port: 0 = any free port.
-        host: address to listen on.
         unready: reason why the process must not get work yet; empty = it may get work.
         on_scrape: called after each reading of the metrics; must not block.
 

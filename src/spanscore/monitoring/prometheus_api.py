@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
+from spanscore.monitoring.baselines import DAY_S, STEP_S
 from spanscore.monitoring.estimates import SUMMED, WEIGHTED, Moments
-from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
-from spanscore.monitoring.releases import RELEASE, ReleasePair, ReleaseScores, Steps
+from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 
 _HOW = "give the address of its page, such as http://localhost:9090"
 
@@ -105,9 +105,7 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
     """Yield the scores of each day before ``end_s``, oldest first.
 
     Args:
-        api: the server.
         end_s: end of the last day, seconds since the epoch.
-        days: number of days.
         where: label → required value.
 
     Raises:
@@ -216,7 +214,6 @@ def read_history(
     """Return the scores of all releases in a Prometheus.
 
     Args:
-        api: the server.
         begin_s: start, seconds since the epoch.
         end_s: end, seconds since the epoch.
         is_fixed: whether the start is the same at a later look.
@@ -230,8 +227,9 @@ def read_history(
     begin, end = int(begin_s // step) * step, int(end_s // step) * step
     if end - begin > _MOST_STEPS * step:
         raise ConfigurationError(f"--since: at most {_MOST_STEPS * step // 86_400} days can be compared at once")
-    by = (RELEASE, promql.METRIC, promql.EVALUATOR_VERSION)  # the weights of lost units have no evaluator version
-    matchers = ",".join(filter(None, (promql.matching(where), f'{RELEASE}!=""')))
+    # the weights of lost units have no evaluator version
+    by = (promql.RELEASE, promql.METRIC, promql.EVALUATOR_VERSION)
+    matchers = ",".join(filter(None, (promql.matching(where), f'{promql.RELEASE}!=""')))
     sums = _query_increases(api, progress([*SUMMED.items(), *_LOST.items()]), by, matchers, begin, end, step)
     scored: defaultdict[str, defaultdict[str, dict[str, Steps]]] = defaultdict(lambda: defaultdict(dict))
     lost: defaultdict[str, dict[str, Steps]] = defaultdict(dict)

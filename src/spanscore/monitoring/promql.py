@@ -1,10 +1,9 @@
-"""PromQL expressions: the formulas of ``estimates.py`` on counters, and the Prometheus names of spanscore's instruments."""
+"""PromQL expressions of sums and shares on counters, and the Prometheus names of spanscore's instruments."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from statistics import NormalDist
 from typing import Final, TypeAlias
 
 from spanscore import semconv
@@ -42,22 +41,17 @@ def series(instrument: str) -> str:
     return family(instrument, about.unit) + ("_total" if about.kind == "counter" else "")
 
 
-# The formulas of ``estimates.py`` as PromQL on counters, for dashboards and for alerts on shares. The functions map text to
-# text. ``recorded.py`` has the rules of means and drops, which use recorded sums.
-#
-# Each formula takes ``Sums``, the source of a sum, as in ``mean(increases("1h"))``. Every operand is summed by the same labels,
-# because otherwise the two sides of an operator do not match.
-
 Sums: TypeAlias = Callable[[str], str]
 """Instrument (a name of ``semconv``) → the expression of its sum over a window, per group."""
 
 METRIC = label(semconv.EVALUATION_NAME)
 CATEGORY = label(semconv.EVALUATION_SCORE_LABEL)
 """Label with the category of a score, or with ``pass`` or ``fail``."""
-_NO_CATEGORY = "pass|fail|"
 GROUP = (METRIC, "service_name", "job")
 """Labels of a metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a missing label is empty."""
 EVALUATOR_VERSION = label(semconv.EVALUATOR_VERSION)
+RELEASE = label(semconv.COMPARED)
+"""Label of the compared value."""
 BY_EVALUATOR = (*GROUP, EVALUATOR_VERSION)
 """Labels of an evaluator version (metric version, judge and votes) of a service; scores of two versions are not comparable."""
 UNACCOUNTED = "spanscore:unaccounted"
@@ -74,10 +68,6 @@ FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """Outcomes that count as failures, for ``=~``."""
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.not_attempted)
 """Outcomes of units that this process did not try to score, for ``=~``."""
-
-LOST = "|".join(outcome for outcome in Outcome if outcome.missing)
-"""Outcomes of units that should have a score and have none, for ``=~``."""
-
 _OF_SOURCES = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
 """Instruments of which only the configured judge's sums are read. Outcomes are read for all units, so that they add up; units
 of any source may lack a score."""
@@ -177,104 +167,9 @@ ONES: Final = {
 """Sum of an indicator → the same sum of the units with 1: y is 0 or 1, so that Σwy is the Σw of these units."""
 
 
-def category_shares(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
-    """Return the sums from which ``mean`` and ``interval`` compute the share of each category, per group and category.
-
-    y is 1 for the units with the category, else 0, so that Σwy and Σw²y are Σw and Σw² of these units.
-    """
-    words = ",".join(filter(None, (where, f'{CATEGORY}!~"{_NO_CATEGORY}"')))
-    groups, of_category = tuple(by), (*by, CATEGORY)
-
-    def total(name: str) -> str:
-        every = f"on ({', '.join(groups)}) group_left () {increase(name, window, words, groups)}"
-        return f"(0 * {increase(name, window, words, of_category)} + {every})"
-
-    def of(name: str) -> str:
-        return increase(ONES[name], window, words, of_category) if name in ONES else total(name)
-
-    return of
-
-
-def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return the number of eligible units. A delegated unit, which is eligible in two processes, is counted once."""
-    delegated = ",".join(filter(None, (where, matching({label(semconv.OUTCOME): Outcome.DELEGATED}))))
-    return f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, delegated, by)})"
-
-
-def mean(sums: Sums) -> str:
-    """Return the weighted mean quality, [0, 1].
-
-    ``increase()`` extrapolates each counter by itself: near the start of a process a ratio of two can be above 1.
-    """
-    return f"clamp({sums(semconv.WEIGHT_QUALITY)} / {sums(semconv.WEIGHT)}, 0, 1)"
-
-
-def standard_error(sums: Sums) -> str:
-    """Return the standard error of the mean."""
-    middle = mean(sums)
-    q0, q1, q2 = (sums(name) for name in (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2))
-    squares = f"{q2} - 2 * {middle} * {q1} + {middle} ^ 2 * {q0}"
-    return f"(sqrt(clamp_min({squares}, 0)) / {sums(semconv.WEIGHT)})"
-
-
-def n_eff(sums: Sums) -> str:
-    """Return the effective number of scores of the sums."""
-    return f"({sums(semconv.WEIGHT)} ^ 2 / {sums(semconv.WEIGHT2)})"
-
-
-def interval(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of the confidence interval of the mean, for every kind of metric."""
-    q0, q1, q2 = (sums(name) for name in (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2))
-    one = f"{q0} / {n_eff(sums)}"
-    low = _end(sums, f"({q1} - {q2}) / ({q0} - {q1} + {one})", "-", level)
-    high = _end(sums, f"({q2} + {one}) / ({q1} + {one})", "+", level)
-    return f"clamp_min({low}, 0)", f"clamp_max({high}, 1)"
-
-
-def _end(sums: Sums, unseen: str, sign: str, level: float) -> str:
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    middle, size = mean(sums), n_eff(sums)
-    away = f"({unseen} - {middle})"
-    t = f"({z:.9g} + {(z**3 + z) / 4:.9g} / clamp_min({size} - 1, 1))"
-    return f"{middle} + ({away} {sign} {t} * sqrt(({size} * {standard_error(sums)}) ^ 2 + {away} ^ 2)) / ({size} + 1)"
-
-
-def missing_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the bounds of the mean for any scores of the lost units. Not for segments: lost units have no segment."""
-    return interval(if_worst(sums), level=level)[0], interval(if_best(sums), level=level)[1]
-
-
-def if_worst(sums: Sums) -> Sums:
-    """Return the sums if every lost unit had the worst score."""
-    return _with_lost(sums, _IF_WORST)
-
-
-def if_best(sums: Sums) -> Sums:
-    """Return the sums if every lost unit had the best score."""
-    return _with_lost(sums, _IF_BEST)
-
-
-_IF_WORST = {semconv.WEIGHT: semconv.MISSING_WEIGHT, semconv.WEIGHT2: semconv.MISSING_WEIGHT2}
-_IF_BEST = {
-    **_IF_WORST,
-    semconv.WEIGHT_QUALITY: semconv.MISSING_WEIGHT,
-    semconv.WEIGHT2_QUALITY: semconv.MISSING_WEIGHT2,
-    semconv.WEIGHT2_QUALITY2: semconv.MISSING_WEIGHT2,
-}
-"""Sum of scores → the sum of lost units that is added to it."""
-
-
-def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
-    return lambda name: f"({sums(name)} + {sums(added[name])})" if name in added else sums(name)
-
-
-def missing_share(window: str, where: str = "", *, weighted: bool = True) -> str:
-    """Return the share of the sampled units that have no score of the configured judge, [0, 1].
-
-    Args:
-        weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
-    """
-    return _share(window, where, LOST, where, weighted=weighted)
+def missing_share(window: str, where: str = "") -> str:
+    """Return the share of the sampled units that have no score of the configured judge, by weight, [0, 1]."""
+    return _part_of(increase(semconv.MISSING_WEIGHT, window, where), increase(semconv.WEIGHT, window, where))
 
 
 def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
@@ -283,22 +178,18 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     Args:
         weighted: whether units count by weight; False for a metric with an open scale, whose scores have no weights.
     """
-    return _share(window, where, FAILED, _outcome_matchers(FAILED, where), weighted=weighted)
+    failed, scored = (semconv.MISSING_WEIGHT, semconv.WEIGHT) if weighted else (semconv.EVALUATIONS, semconv.SCORED)
+    return _part_of(increase(failed, window, _of_failures(where)), increase(scored, window, where))
 
 
-def _share(window: str, where: str, outcomes: str, of_weights: str, *, weighted: bool) -> str:
-    """Return part ⁄ (part + scored), with each term once; ``of_weights``: matchers of the part's weights."""
-    if weighted:
-        part, scored = increase(semconv.MISSING_WEIGHT, window, of_weights), increase(semconv.WEIGHT, window, where)
-    else:
-        part = increase(semconv.EVALUATIONS, window, _outcome_matchers(outcomes, where))
-        scored = increase(semconv.SCORED, window, where)
+def _part_of(part: str, scored: str) -> str:
+    """Return part ⁄ (part + scored), with each term once."""
     return f"(1 / (1 + {scored} / {part}))"
 
 
 def failures(window: str, where: str = "") -> str:
     """Return the number of failed evaluations by the configured judge."""
-    return increase(semconv.EVALUATIONS, window, _outcome_matchers(FAILED, where))
+    return increase(semconv.EVALUATIONS, window, _of_failures(where))
 
 
 def declined_share(window: str, where: str = "") -> str:
@@ -319,9 +210,9 @@ def unaccounted(where: str = "") -> str:
     return f"{eligible} - {ended} - {pending}"
 
 
-def _outcome_matchers(outcomes: str, where: str) -> str:
-    """Return the matchers of evaluations with one of these outcomes, of the source in the matchers or the configured judge."""
-    return _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"'))))
+def _of_failures(where: str) -> str:
+    """Return the matchers of failed evaluations, of the source in the matchers or the configured judge."""
+    return _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"'))))
 
 
 def _of_population(where: str) -> str:

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.config.monitoring import Monitoring
-from spanscore.monitoring import estimates as budget
-from spanscore.monitoring import promql
+from spanscore.monitoring import estimates, promql
 from spanscore.monitoring.promql import label
 from spanscore.monitoring.watched_means import WatchedMean
 
@@ -83,9 +82,11 @@ def estimate_records(shared: Monitoring, means: Sequence[WatchedMean] = ()) -> I
     own = [mean for mean in means if mean.has_own_records]
     for window in map(promql.duration, shared.windows):
         each = [partial(_each, window), *(partial(_each_of_mean, window, mean) for mean in own)]
-        sums = [_sums(increases(budget.SUMMED, "")) for increases in each]
+        sums = [_sums(increases(estimates.SUMMED, "")) for increases in each]
         for key, values in shared.dimensions.items():
-            sums += [_segment_sums(increases(budget.WEIGHTED, _match_values(key, values)), key) for increases in each]
+            sums += [
+                _segment_sums(increases(estimates.WEIGHTED, _match_values(key, values)), key) for increases in each
+            ]
         yield {"record": SUMS, "expr": "\nor ".join(sums), "labels": {WINDOW: window}}
     yield {"record": MEAN, "expr": f"clamp({_sum('wy')} / ignoring ({SUM}) {_sum('w')}, 0, 1)"}
     yield {"record": N_EFF, "expr": f"{_sum('w')} ^ 2 / ignoring ({SUM}) {_sum('w2')}"}
@@ -168,7 +169,6 @@ def watched(longest: str, pinned: Mapping[str, str], means: Sequence[WatchedMean
     Args:
         longest: longest window, in PromQL.
         pinned: metric → the only evaluator version that is watched.
-        means: the watched means.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     now = _but(pinned)
@@ -267,7 +267,9 @@ def drop_records(
     names = [promql.duration(one) for one in lengths]
     # the baseline is a recorded number, or the earlier mean if that had enough scores
     normal = [f"0 * {MEAN} + {_OF_METRIC} {BASELINE}"]
-    normal += (f"{_before(MEAN, *of)}\nand {_before(N_EFF, *of)} >= {budget.OFFSET_SCORES}" for of in offsets.items())
+    normal += (
+        f"{_before(MEAN, *of)}\nand {_before(N_EFF, *of)} >= {estimates.OFFSET_SCORES}" for of in offsets.items()
+    )
     yield {"record": NORMAL, "expr": "\nor ".join(normal)}
     yield {"record": TOLERATED, "expr": f"{NORMAL} - {_OF_METRIC} {TOLERANCE}"}
     if strays:
@@ -285,7 +287,7 @@ def drop_records(
     for shorter, longer in pairwise(names):
         whole = f'{{{WINDOW}="{longer}"}}'
         yield {"record": LONGER, "expr": f"{P}{whole} and {DROPPED}{whole}", "labels": {WINDOW: shorter}}
-    better = f"{deviance(LONGER)} > {budget.RECOVERED_Z**2:.4g}\nand {N_EFF} >= {budget.MIN_SCORES}"
+    better = f"{deviance(LONGER)} > {estimates.RECOVERED_Z**2:.4g}\nand {N_EFF} >= {estimates.MIN_SCORES}"
     yield {"record": RECOVERED, "expr": f"{P} > {LONGER}\nand {MEAN} > {TOLERATED}\nand {better}"}
     for count, window in enumerate(names[1:], 1):
         lately = f'present_over_time({RECOVERED}{{{WINDOW}=~"{"|".join(names[:count])}"}}[{window}])'

@@ -1,4 +1,4 @@
-"""Comparison of two releases on the same traffic: sums, an interval that holds at every look, the verdict, and PromQL."""
+"""Comparison of two releases on the same traffic: sums, an interval that holds at every look, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from functools import cached_property
 from math import hypot, inf, isfinite, log, log1p, sqrt
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from spanscore import semconv
-from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Interval,
@@ -28,23 +26,13 @@ from spanscore.monitoring.estimates import (
     standard_error,
     unseen,
 )
-from spanscore.monitoring.promql import label
 
 # --- same traffic ----------------------------------------------------------------------------------------------------
 
 # ``matched`` makes the quarter-hour sums of two releases comparable: each hour has equal weight in both, and the squares are
-# multiplied by the design effect. w = 1 / sampling probability of a unit; y = its quality.
-#
-# If quality varies with the day and traffic moves from one release to the other, the plain means of two equal releases
-# differ. So releases are compared within each hour: the scores of a release are weighted by the other release's share of
-# the hour's weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran
-# (1954), and of Mantel and Haenszel (1959).
-#
-# Scores close in time may repeat each other, such as a burst of one question or the turns of a conversation. The variance of
-# the difference is measured from one quarter of an hour to the next, and between neighbours (Newey & West 1987, lag 1). Its
-# ratio to the variance of independent scores is the design effect (Kish 1965; Rao & Scott 1992): the number of dependent scores
-# that have the information of one independent score. ``benchmarks/compare.py`` counts how often the interval of these sums does
-# not contain the true difference.
+# multiplied by the design effect, the number of dependent scores that have the information of one independent score.
+# w = 1 / sampling probability of a unit; y = its quality. docs/explanation/intervals.md has the formulas and their sources;
+# ``benchmarks/compare.py`` counts how often the interval of these sums does not contain the true difference.
 
 BLOCK_S: Final = 900
 """Length of a block, in s."""
@@ -76,9 +64,7 @@ class MatchedSums(NamedTuple):
 def matched(a: Blocks, b: Blocks) -> MatchedSums:
     """Return the sums of two releases over the same traffic. If the releases share no hour, all sums are empty.
 
-    Args:
-        a: blocks of the first release.
-        b: blocks of the second release, counted from the same moment.
+    The blocks of both releases are counted from the same moment.
     """
     hours_a, hours_b = _by_hour(a), _by_hour(b)
     hours = {}
@@ -92,9 +78,11 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
     residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
     independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
-    design_effect = _design_effect(residuals, independent)
-    of_a, of_b = (_with_design_effect(sums, design_effect) for sums in (sums_a, sums_b))
-    return MatchedSums(of_a, of_b, len(residuals), design_effect)
+    deff = _design_effect(residuals, independent)
+    of_a, of_b = (
+        replace(sums, w2=deff * sums.w2, w2y=deff * sums.w2y, w2y2=deff * sums.w2y2) for sums in (sums_a, sums_b)
+    )
+    return MatchedSums(of_a, of_b, len(residuals), deff)
 
 
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
@@ -117,8 +105,6 @@ def _residuals(
     """Return block number → residual: the block's weighted score difference minus the difference of the means.
 
     Args:
-        a: blocks of the first release.
-        b: blocks of the second release.
         hours: number of an hour → the factors of the weights of a and of b, and the middle between their means.
         difference: mean of b minus mean of a.
     """
@@ -145,10 +131,6 @@ def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
     neighbours = sum(residual * residuals.get(number + 1, 0.0) for number, residual in residuals.items())
     measured = sum(residual**2 for residual in residuals.values()) + max(0.0, neighbours)
     return max(1.0, (1 + _FEW_BLOCKS / len(residuals)) * measured / independent)
-
-
-def _with_design_effect(sums: Moments, design_effect: float) -> Moments:
-    return replace(sums, w2=design_effect * sums.w2, w2y=design_effect * sums.w2y, w2y2=design_effect * sums.w2y2)
 
 
 # --- interval at every look ------------------------------------------------------------------------------------------
@@ -209,7 +191,7 @@ def _squared_error(sums: Moments) -> float:
 def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
     """Return the difference of the means, b − a, with the narrower interval that holds at one look, chosen beforehand.
 
-    PromQL can compute it.
+    Dashboards compute it in PromQL (``integrations/grafana/formulas.py``).
 
     The intervals of both means are squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
     """
@@ -236,7 +218,6 @@ def seconds_until(condition: Callable[[MatchedSums], bool], sums: MatchedSums, s
 
     Args:
         condition: condition on the sums of both releases; once true, it stays true as the sums grow.
-        sums: the sums so far.
         seconds: time in which the sums arrived, in s; 0 = no more will arrive.
     """
     if not seconds or not sums.blocks:
@@ -303,7 +284,6 @@ class ReleaseComparison:
     """The comparison of one metric between two releases.
 
     Attributes:
-        metric: name of the metric.
         a: the earlier release.
         b: the release that may be worse.
         since_s: start of the comparison, seconds since the epoch.
@@ -488,7 +468,6 @@ class ReleaseScores:
     """The scores of one release.
 
     Attributes:
-        name: the compared value.
         scored: metric → evaluator version → sums by step.
         lost: metric → ``lost`` and ``lost2`` by step, of the sampled units without a score of the configured judge, which
             have no evaluator version.
@@ -561,8 +540,6 @@ def compared(
     """Yield the comparison of each metric, including metrics without scores.
 
     Args:
-        metrics: names of the metrics.
-        pair: the releases.
         across_evaluator_versions: whether evaluator versions are compared. Otherwise only scores of one evaluator version are
             used, because another judge or prompt measures differently.
         tolerance: tolerated decrease of the mean quality, [0, 1].
@@ -570,7 +547,10 @@ def compared(
     """
     a, b = pair.a, pair.b
     for metric in metrics:
-        of_a, of_b = (_effective(side.scored.get(metric, {})) for side in (a, b))
+        of_a, of_b = (
+            {version: n_eff(sum(steps.values(), Moments())) for version, steps in side.scored.get(metric, {}).items()}
+            for side in (a, b)
+        )
         evaluator_versions = of_a.keys() | of_b.keys() if across_evaluator_versions else _in_common(of_a, of_b)
         left_out = (of_a.keys() | of_b.keys()) - evaluator_versions
         yield ReleaseComparison(
@@ -610,67 +590,5 @@ def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float],
     return f"{pair.ended} has no traffic any more" if pair.ended else ""
 
 
-def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
-    """Return evaluator version → effective number of its scores."""
-    return {evaluator_version: n_eff(sum(steps.values(), Moments())) for evaluator_version, steps in scored.items()}
-
-
 def _listed(evaluator_versions: Iterable[str]) -> str:
     return ", ".join(version or "an unknown evaluator version" for version in sorted(evaluator_versions))
-
-
-# --- PromQL ----------------------------------------------------------------------------------------------------------
-
-# A dashboard panel is for one look: its interval is ``at_one_look``, over a sliding window. If the panel is watched
-# continuously, its interval will sometimes exclude the true difference. For a decision use ``spanscore compare``, whose
-# interval holds at every look.
-
-RELEASE: Final = label(semconv.COMPARED)
-"""Label of the compared value."""
-
-
-def release_sums(value: str, window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
-    """Return the sums of a release.
-
-    Args:
-        value: value inside the quotes of a matcher: escaped, or a dashboard's variable.
-        window: ``1h``, or a dashboard's ``$__range``.
-        where: further PromQL matchers.
-        by: labels that separate groups.
-    """
-    of_release = promql.increases(window, ",".join(filter(None, (where, f'{RELEASE}="{value}"'))), by)
-    return lambda instrument: of_release(_OF_RELEASES.get(instrument, instrument))
-
-
-_OF_RELEASES: Final = {
-    semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
-    semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
-}
-"""Sum of the units without a score of the configured judge in all releases → the sum for each release."""
-
-
-def difference(a: promql.Sums, b: promql.Sums) -> str:
-    """Return the mean quality of b minus that of a, [−1, 1]."""
-    return f"({promql.mean(b)} - {promql.mean(a)})"
-
-
-def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of the difference's interval at one look, as in ``at_one_look``."""
-    (low_a, high_a), (low_b, high_b) = (promql.interval(side, level=level) for side in (a, b))
-    below = f"({promql.mean(b)} - {low_b}) ^ 2 + ({high_a} - {promql.mean(a)}) ^ 2"
-    above = f"({high_b} - {promql.mean(b)}) ^ 2 + ({promql.mean(a)} - {low_a}) ^ 2"
-    middle = difference(a, b)
-    return f"clamp_min({middle} - sqrt({below}), -1)", f"clamp_max({middle} + sqrt({above}), 1)"
-
-
-def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the bounds of ``bounds_with_unscored``, at one look."""
-    low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
-    _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
-    return low, high
-
-
-def missing_of(sums: promql.Sums) -> str:
-    """Return the share of a release's sampled units without a score of the configured judge, [0, 1]."""
-    lost = sums(semconv.MISSING_WEIGHT)
-    return f"({lost} / ({lost} + {sums(semconv.WEIGHT)}))"

@@ -7,7 +7,6 @@ The traffic is artificial: 1,000 units per evaluation and stream, all with one m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby, product
 from math import ceil, sqrt
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -19,8 +18,8 @@ from spanscore.core.printable import parse_duration
 from spanscore.core.score import Outcome, Scale
 from spanscore.monitoring import health, promql
 from spanscore.monitoring.alert import ALL, FOR_INTERVALS, AlertScope, streams_of
+from spanscore.monitoring.baselines import DAY_S, hour_of_week
 from spanscore.monitoring.drops import KEPT, DropPlan
-from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
@@ -80,10 +79,6 @@ def unit_tests(
 
     Args:
         rules: name of the rule file in the same folder.
-        plans: monitoring of the drops.
-        means: all watched means.
-        shared: settings for all alerts.
-        judge_checks: monitoring of the judges.
     """
     cases = [*_Traffic(plans, means, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
@@ -117,33 +112,23 @@ def series_of(instrument: str, labels: Mapping[str, str]) -> str:
     return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"
 
 
-@dataclass
 class _Traffic:
     """The counters of one service, for each test."""
 
-    _plans: Sequence[DropPlan]
-    _watched: Sequence[WatchedMean]
-    _shared: Monitoring
-    _first: str = field(init=False)
-    _streams: Sequence[AlertScope] = field(init=False)
-    _means: Mapping[str, WatchedMean] = field(init=False)
-    """Name of a metric and its units → the mean that its alerts watch."""
-    _of_roots: Sequence[WatchedMean] = field(init=False)
-    _each_kind: Sequence[WatchedMean] = field(init=False)
-    """A mean of each scale, kind of units and settings, for tests of hours: promtool evaluates every rule at every step."""
-
-    def __post_init__(self) -> None:
-        self._first = steady_window(self._shared)
-        self._streams = streams_of(self._shared)[1:] or streams_of(self._shared)
-        self._means = {mean.subject: mean for mean in self._watched}
-        self._of_roots = [*means_of_roots(self._watched)]
-        by_kind = {f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in self._watched}
-        self._each_kind = list(by_kind.values())
+    def __init__(self, plans: Sequence[DropPlan], watched: Sequence[WatchedMean], shared: Monitoring) -> None:
+        self._plans, self._watched, self._shared = plans, watched, shared
+        self._first = steady_window(shared)
+        self._streams = streams_of(shared)[1:] or streams_of(shared)
+        self._means = {mean.subject: mean for mean in watched}
+        self._of_roots = [*means_of_roots(watched)]
+        # a mean of each scale, kind of units and settings, for tests of hours: promtool evaluates every rule at every step
+        self._each_kind = [*{f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in watched}.values()]
 
     def cases(self) -> Iterator[RuleTest]:
         yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])
         yield from self._drops()
-        low = {name: level / 2 for name in self._means if (level := self._lowest(name)) and not self._baseline(name)}
+        levels = {name: self._lowest(name) for name, mean in self._means.items() if not mean.settings.baseline}
+        low = {name: level / 2 for name, level in levels.items() if level}
         if low:
             yield RuleTest(
                 "a mean below its threshold is seen", self._all(low, streams=self._streams), self._below(low)
@@ -311,9 +296,6 @@ class _Traffic:
         """Return the lowest acceptable mean of a metric; 0 without one."""
         own = self._means[metric].settings
         return own.threshold or (0.0 if own.max is None else 1 - own.max)
-
-    def _baseline(self, metric: str) -> bool:
-        return bool(self._means[metric].settings.baseline)
 
     def _all(
         self,
@@ -539,7 +521,8 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 def _fall(plan: DropPlan) -> float:
     """Return a distance below the normal quality that is certainly detected as a drop."""
     clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
-    return plan.tolerated + plan.settings.least_change + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
+    stray = plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
+    return plan.tolerated + plan.watched.settings.least_change + stray
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:

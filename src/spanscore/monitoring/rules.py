@@ -61,7 +61,8 @@ def alerts_of(
     shares = {mean.name: mean.settings for mean in means if mean.category}
     of_units = WITHOUT_UNITS if inner else ""  # dashboards show metrics of roots
     of_metrics = [
-        *_of_quality(plans, means, shared, judge_checks),
+        *drop(plans, shared, judge_checks),
+        *threshold(means, shared),
         health.failing(metrics, shared, inner),
         health.declining(metrics, shared),
         health.unscored(metrics, shared, inner),
@@ -69,9 +70,10 @@ def alerts_of(
         health.changed({mean.metric: mean.settings for mean in means_of_roots(means)}, shared),
         *([judge_changed(judge_checks)] if judge_checks else []),
     ]
+    of_shares = [*rise(plans, shared), *above_max(means, shared)]
     return [
         *(_owned(alert, settings, f"$labels.{promql.METRIC}{of_units}") for alert in of_metrics),
-        *(_owned(alert, shares, METRIC_OF_SHARE + of_units) for alert in _of_shares(plans, means, shared)),
+        *(_owned(alert, shares, METRIC_OF_SHARE + of_units) for alert in of_shares),
         health.breaker(),
         health.binding(),
         health.lost(shared),
@@ -80,28 +82,6 @@ def alerts_of(
         *([health.never_applies()] if any(map(is_conditional, metrics)) else []),
         health.unaccounted(shared),
     ]
-
-
-def _of_quality(
-    plans: Sequence[DropPlan],
-    means: Sequence[WatchedMean],
-    shared: Monitoring,
-    judge_checks: Sequence[JudgeCheckPlan],
-) -> Iterator[Alert]:
-    """Yield the alerts on drops and thresholds, each if a metric has one."""
-    if drops := [plan for plan in plans if not plan.watched.category]:
-        watched = {plan.metric for plan in drops}
-        yield drop(drops, shared, [check for check in judge_checks if check.metric in watched])
-    if low := [mean for mean in means if mean.settings.threshold is not None]:
-        yield threshold(low, shared)
-
-
-def _of_shares(plans: Sequence[DropPlan], means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
-    """Yield the alerts on rises of shares and on shares above their max, each if a metric has one."""
-    if rises := [plan for plan in plans if plan.watched.category]:
-        yield rise(rises, shared)
-    if high := [mean for mean in means if mean.settings.max is not None]:
-        yield above_max(high, shared)
 
 
 def _owned(alert: Alert, settings: Mapping[str, AlertSettings], metric: str) -> Alert:
@@ -293,7 +273,6 @@ def rule_files(
 
     Args:
         alerts: metric name → its alert settings; other metrics are watched for silence and failures only.
-        metrics: metrics of the scorer.
         shared: interval, windows, dimensions, links; None = the defaults.
         judge_check: the scorer's judge check; None = no judge check.
         also: entries of ``units.also``, with the alert settings of their metrics.

@@ -28,7 +28,6 @@ class WatchedMean(NamedTuple):
     """A mean that the alerts of one metric watch.
 
     Attributes:
-        of: the metric.
         settings: alert settings. For a share, a numeric ``baseline`` is 1 − the normal share; ``max`` and ``min_rise`` remain
             shares.
         category: the category whose share is watched; empty if the metric's quality is watched.
@@ -97,8 +96,6 @@ def watched_mean(
     """Return the mean that a metric's alerts watch.
 
     Args:
-        metric: the metric.
-        alert: its alert settings.
         place: key of the configuration with the settings, for messages.
         inner: the entry of ``units.also`` whose units are watched; None = roots' units, or a session metric's conversations.
 
@@ -122,7 +119,6 @@ def watched_means(
 
     Args:
         alerts: metric → its alert settings; metrics without settings get the defaults.
-        metrics: metrics of the scorer.
         also: entries of ``units.also``; their alert settings on other metrics are ignored.
 
     Raises:
@@ -139,12 +135,7 @@ def watched_means(
 def alerts_by_key(
     alerts: Mapping[str, AlertSettings], also: Iterable[InnerUnit]
 ) -> dict[str, Mapping[str, AlertSettings]]:
-    """Return the key of alert settings in the configuration, for messages, → metric → its alert settings.
-
-    Args:
-        alerts: alert settings of the metrics on roots' units or conversations.
-        also: entries of ``units.also``.
-    """
+    """Return the key of alert settings in the configuration, for messages, → metric → its alert settings."""
     return {"alerts": alerts, **{_key(entry): entry.alerts for entry in also}}
 
 
@@ -166,8 +157,6 @@ def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Me
     """Refuse alerts on other metrics, and alerts on the quality of a metric that has none.
 
     Args:
-        alerts: metric → its alert settings.
-        metrics: metrics of the scorer.
         place: key of the configuration with the settings, for messages.
 
     Raises:
@@ -175,19 +164,14 @@ def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Me
     """
     by_name = {metric.name: metric for metric in metrics}
     for name, alert in alerts.items():
-        if name not in by_name:
+        metric = by_name.get(name)
+        if metric is None:
             raise ConfigurationError(
                 f"{place} names {name!r}, which is not a metric of this scorer; it has {', '.join(by_name)}"
             )
-        _refuse_without_quality(by_name[name], alert, place)
-
-
-def _refuse_without_quality(metric: Metric, alert: AlertSettings, place: str) -> None:
-    if metric.scale.has_quality or alert.share_of is not None or (alert.baseline is None and alert.threshold is None):
-        return
-    how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
-    if metric.scale.categories:
-        how = (
-            f"its categories have no quality; name the bad ones in bad, or watch share_of: {metric.scale.categories[0]}"
-        )
-    raise ConfigurationError(f"{place}.{metric.name}: {how}")
+        needs_quality = alert.share_of is None and (alert.baseline is not None or alert.threshold is not None)
+        if needs_quality and not metric.scale.has_quality:
+            how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
+            if words := metric.scale.categories:
+                how = f"its categories have no quality; name the bad ones in bad, or watch share_of: {words[0]}"
+            raise ConfigurationError(f"{place}.{name}: {how}")

@@ -64,7 +64,6 @@ class CollectedCase:
         key: key of the unit; for a conversation, the key of its last turn.
         sample: the redacted sample.
         scores: metric → its latest score.
-        probability: highest sampling probability of the unit for any of its metrics, (0, 1]; None = unknown.
         times: number of units with the same question, including this unit.
         session: the conversation, if the case is a whole conversation; None for a unit.
     """
@@ -72,15 +71,14 @@ class CollectedCase:
     key: UnitKey
     sample: Sample
     scores: Mapping[str, FoundScore]
-    probability: float | None = None
     times: int = 1
     session: Session | None = None
 
-    @classmethod
-    def of(cls, key: UnitKey, sample: Sample, scores: Mapping[str, FoundScore], session: Session | None = None) -> Self:
-        """Return the case of a unit, or of a conversation."""
-        probabilities = [score.probability for score in scores.values() if score.probability is not None]
-        return cls(key, sample, scores, max(probabilities, default=None), session=session)
+    @property
+    def probability(self) -> float | None:
+        """Highest sampling probability of the unit for any of its metrics, (0, 1]; None = unknown."""
+        probabilities = (score.probability for score in self.scores.values() if score.probability is not None)
+        return max(probabilities, default=None)
 
     def multiply_probabilities(self, chance: float) -> CollectedCase:
         """Return the case with its known probabilities multiplied by ``chance``, (0, 1], of a draw among the cases."""
@@ -88,7 +86,7 @@ class CollectedCase:
             name: score if score.probability is None else score._replace(probability=score.probability * chance)
             for name, score in self.scores.items()
         }
-        return replace(self, scores=scores, probability=None if self.probability is None else self.probability * chance)
+        return replace(self, scores=scores)
 
     @property
     def id(self) -> str:
@@ -124,7 +122,6 @@ def case_sample(
 
     Args:
         samples: redacted samples of the unit.
-        metrics: names of the metrics.
         requires: metric → kind of sample → required fields; a metric that is missing here may score either kind.
     """
     if samples.outcome is not None:
@@ -190,7 +187,6 @@ class CollectState:
     """The counts of collected cases.
 
     Attributes:
-        path: the file.
         cases: result → number of cases: ``written``, ``folded`` (a duplicate), ``lost``.
         waiting: number of cases to be written.
         fault: the operating system's error that prevents writing now; empty without an error.
@@ -208,7 +204,6 @@ class CaseCollector:
     Cases that cannot be written wait and are retried, up to 1,000 cases or 16 MB. Further cases are lost.
 
     Args:
-        collect: conditions, file and limits.
         requires: metric → kind of sample → required fields, as reported by the metrics.
         counted: called with a result and its number of cases.
         later: schedules a function after a number of seconds.
@@ -249,7 +244,7 @@ class CaseCollector:
             sample = case_sample(job.samples, held, self.requires) if held else None
             if sample is not None:
                 case_scores = {name: FoundScore.of(score) for name, score in by_name.items()}
-                case = CollectedCase.of(job.unit.key, sample, case_scores, job.unit.session)
+                case = CollectedCase(job.unit.key, sample, case_scores, session=job.unit.session)
                 self._take(_WaitingCase(case, job.size_bytes))
         except Exception as error:  # noqa: BLE001  (an error of the collector must not affect scoring)
             log_internal_error("collect a case", error)

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
@@ -201,7 +202,6 @@ class QuietExporter:
     Args:
         inner: span, metric or log exporter; all other attributes are read from it.
         endpoint: address for people, without credentials.
-        what: signal of the exporter.
         partial: reads the partial rejections of a backend; None = they are unknown.
 
     Attributes:
@@ -318,13 +318,13 @@ class QuietExporter:
         succeeded = getattr(result, "name", "") == "SUCCESS"
         rejected, why = self._partial.take()
         self.last_ok = succeeded and not rejected
-        if succeeded and not rejected:
+        if succeeded:
             self.unreachable = False
+        if self.last_ok:
             self.on_success()
             return
         self.failures += 1
         if succeeded:
-            self.unreachable = False
             self.undelivered += rejected
             message = f" ({_shortened(why)})" if why else ""
             self._in_part = f"{rejected} of {size} {_THINGS[self._what]} rejected{message}"
@@ -424,12 +424,12 @@ _SAY_WHERE = ("ENDPOINT", "PROTOCOL")
 """Endings of variables that choose an exporter's destination. If such a variable is set, the user has chosen it."""
 
 
+@dataclass(eq=False)
 class _QuietProcessor:
     """A batch processor that does not print "Queue full" in the application if the collector is slow."""
 
-    def __init__(self, inner: Any, exporter: QuietExporter) -> None:
-        self._inner = inner
-        self._exporter = exporter
+    _inner: Any
+    _exporter: QuietExporter
 
     def on_end(self, span: Any) -> None:
         with self._exporter.suppressing_logs():
@@ -478,8 +478,8 @@ class BuiltProviders:
         """
         if what not in self._exporters:
             transport = _transport(what)
-            off = exporter_name(what) == "none"
-            self._exporters[what] = None if off else quiet_otlp_exporter(what, _endpoint(what, transport), transport)
+            made = None if is_off(what) else quiet_otlp_exporter(what, _endpoint(what, transport), transport)
+            self._exporters[what] = made
         return self._exporters[what]
 
     def provider(self, what: Signal) -> Any:
@@ -527,9 +527,9 @@ def sdk_disabled() -> bool:
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
-def exporter_name(what: Signal) -> Literal["otlp", "none"]:
-    """Return the exporter that ``OTEL_*_EXPORTER`` selects; any value other than ``none`` is OTLP."""
-    return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
+def is_off(what: Signal) -> bool:
+    """Return whether ``OTEL_*_EXPORTER`` is ``none``; any other value is OTLP."""
+    return os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none"
 
 
 def is_sent_by_default(what: Signal) -> bool:
@@ -555,7 +555,7 @@ def send_by_default_to(endpoint: str) -> None:
 def own_endpoints() -> dict[Signal, str]:
     """Return signal → endpoint that spanscore's exporter would use now, without credentials; no disabled signals."""
     asked = [what for what in SIGNALS if what == "traces" or has_endpoint()]
-    on = [] if sdk_disabled() else [what for what in asked if exporter_name(what) == "otlp"]
+    on = [] if sdk_disabled() else [what for what in asked if not is_off(what)]
     return {what: _endpoint(what, _transport(what)) for what in on}
 
 

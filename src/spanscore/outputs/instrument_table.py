@@ -12,9 +12,7 @@ class Instrument(NamedTuple):
     """Kind, unit and description of an instrument.
 
     Attributes:
-        kind: kind of the instrument.
         unit: UCUM code; in braces the counted item.
-        description: exported description.
     """
 
     kind: Literal["counter", "gauge", "histogram"]

@@ -186,7 +186,6 @@ class Telemetry:
 
     Args:
         meter: meter of the export; None = no export yet, but sums are kept.
-        counts: the ledger.
         gauges: instrument name (of queue, hold, capture …) → function that reads it; a mapping is one point per ``reason``.
         points: reads the accounts and the budgets.
         waits: registers a listener for questions that wait for an account.
@@ -244,14 +243,13 @@ class Telemetry:
         if meter not in self._exported:
             instruments = _meters.instruments_of(meter)
             instruments.join(self)
-            if self._waits is not None:
-                self._waits(instruments.waited)
             self._exported = {**self._exported, meter: instruments}
+            self.record_waits()
 
     def record_waits(self) -> None:
         """Record the waits of the present accounts, after new ones were added."""
-        for instruments in self._exported.values():
-            if self._waits is not None:
+        if self._waits is not None:
+            for instruments in self._exported.values():
                 self._waits(instruments.waited)
 
     def abandon(self, meter: Meter) -> None:
@@ -293,7 +291,6 @@ class Telemetry:
 
         Args:
             unit: source of the names of model and agent, and of the segments; None = unknown.
-            score: the score.
             context: contains the scored span's context, to which the exemplar points.
         """
         for call in score.usage.calls:

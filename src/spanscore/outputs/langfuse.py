@@ -59,7 +59,6 @@ class LangfuseSink:
     as ``faithfulness.shadow``.
 
     Args:
-        open_outbox: returns the outbox of a destination.
         content: whether explanations and comments, which quote prompts and answers, may be exported.
         parameters: fields of ``LangfuseSettings``.
 

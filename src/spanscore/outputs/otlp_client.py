@@ -25,7 +25,6 @@ class BackendAnswer(NamedTuple):
     """The answer of the backend, or a replacement if there was none.
 
     Attributes:
-        status: HTTP status.
         body: uncompressed body; empty without an answer.
         content_type: content type of the answer; empty if it has none.
         retry_after: ``Retry-After`` header of the answer; empty if it has none.
@@ -76,7 +75,6 @@ class OtlpClient:
 
         Args:
             path: path of the signal: ``/v1/traces``.
-            body: the request.
             headers: in lower case, in addition to those of the address.
         """
         try:

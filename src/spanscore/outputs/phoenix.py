@@ -41,7 +41,6 @@ class PhoenixSink:
     their source, such as ``faithfulness.shadow``.
 
     Args:
-        open_outbox: returns the outbox of a destination.
         content: whether explanations and comments, which quote prompts and answers, may be exported.
         parameters: fields of ``PhoenixSettings``.
 

@@ -24,8 +24,8 @@ from spanscore.outputs.exporters import (
     BuiltProviders,
     QuietExporter,
     Signal,
-    exporter_name,
     has_endpoint,
+    is_off,
     is_sent_by_default,
     otel_environment,
     sdk_disabled,
@@ -109,16 +109,6 @@ class ResolvedProvider:
         """Shut down, without a deadline, after exporting the waiting items. Return whether everything was delivered."""
         return self._delivers(self.provider.shutdown)
 
-    @property
-    def is_sending(self) -> bool:
-        """Whether spanscore's own exporter has an export in progress."""
-        return self.exporter is not None and self.exporter.is_sending
-
-    def interrupt(self) -> None:
-        """End an export that waits for its next try."""
-        if self.exporter is not None:
-            self.exporter.shutdown()
-
     def row(self) -> ProviderRow:
         """Return the row for people."""
         if self.exporter is None:
@@ -166,7 +156,7 @@ def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
     """Return the API's no-op; for metrics and logs its proxy, which uses a provider that is set later."""
     if sdk_disabled():
         note = "OTEL_SDK_DISABLED=true"
-    elif exporter_name(what) == "none":
+    elif is_off(what):
         note = f"OTEL_{what.upper()}_EXPORTER=none"
     if what == "traces":
         return ResolvedProvider(what, trace.NoOpTracerProvider(), "none", note=note)
@@ -369,10 +359,11 @@ class Providers:
         self._closed = True
         atexit.unregister(self._at_exit)
         delivered = self._answer(self._helper.do(self._close_all), timeout_s, stuck_wait_s=UNREACHABLE_S)
-        for chosen in own:
-            chosen.interrupt()
+        exporters = [chosen.exporter for chosen in own if chosen.exporter is not None]
+        for exporter in exporters:
+            exporter.shutdown()  # ends an export that waits for its next try
         until_s = monotonic() + _INTERRUPT_S
-        while any(chosen.is_sending for chosen in own) and monotonic() < until_s:
+        while any(exporter.is_sending for exporter in exporters) and monotonic() < until_s:
             sleep(_LOOK_S)  # so that the last results include the interrupted exports
         self._helper.stop()
         return delivered
@@ -470,7 +461,7 @@ class Providers:
         missing = [what for what in SIGNALS if self._found(what) is None]
         if "traces" not in missing and not has_endpoint():
             return []
-        return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
+        return [what for what in missing if what == "traces" or not is_off(what)]
 
     def _found(self, what: Signal) -> ResolvedProvider | None:
         if self._arguments[what] is not None:
@@ -490,7 +481,7 @@ class Providers:
         if exporter is not None:
             exporter.readable_place = partial(self._readable_place, what)
             if what == "metrics":
-                exporter.on_success = self._confirm_metrics
+                exporter.on_success = lambda: self.on_metrics_exported()  # noqa: PLW0108  (another one in a child)
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
@@ -500,9 +491,6 @@ class Providers:
             return ""
         in_file = "" if self.spans_file is None else self.spans_file.readable_place(metrics=what == "metrics")
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
-
-    def _confirm_metrics(self) -> None:
-        self.on_metrics_exported()  # another one in a forked child
 
     def _build_ahead(self) -> None:
         parts = BuiltProviders(self._service_name)

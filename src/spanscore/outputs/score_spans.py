@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -29,8 +29,7 @@ from spanscore.core.sample import Annotation
 from spanscore.core.score import JudgeCall, JuryVotes, Scale, Score, Transcript, id_of, score_attributes
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.providers import Providers
-from spanscore.outputs.scope import scope
-from spanscore.outputs.spans import PresetSpanFactory, readable_span
+from spanscore.outputs.spans import PresetSpanFactory, emit_finished
 
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
 """Attributes that queries group by, in addition to the unit's model, because a query may see only the evaluation span."""
@@ -106,7 +105,7 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
         semconv.EVALUATOR_ID: score.metric,
         semconv.EVALUATOR_VERSION: score.evaluator_version or None,
         semconv.EVALUATOR_TYPE: evaluator_type(score),
-        semconv.JUDGE_MODEL: judge_model_of(score),
+        semconv.JUDGE_MODEL: score.judge_model or next((call.model for call in score.usage.calls if call.model), None),
         semconv.METRIC_KIND: score.kind,
         semconv.METRIC_DIRECTION: None if score.scale.categories else score.direction,
         semconv.EVALUATION_SCORE_VALUE: score.number,
@@ -134,11 +133,6 @@ def evaluator_type(score: Score) -> str:
 def annotator_kind(score: Score) -> str:
     """Return OpenInference's kind of the annotator: ``LLM`` if a model was called, otherwise ``CODE``."""
     return "LLM" if evaluator_type(score) == "llm_judge" else "CODE"
-
-
-def judge_model_of(score: Score) -> str | None:
-    """Return the name of the judging model at its provider; None if no model was called."""
-    return score.judge_model or next((call.model for call in score.usage.calls if call.model), None)
 
 
 def error_type_of(score: Score) -> str | None:
@@ -193,11 +187,7 @@ class EvaluationSpans:
         for score in scores:
             identity = score.id or id_of(score, unit)
             span_id, attributes = int(identity[:16], 16), self._attributes(of_unit, unit, score, identity)
-            if root.resource is None or not hasattr(tracer, "span_processor"):
-                self._start_and_end(tracer, unit, score, span_id, attributes)
-            else:
-                resource = self._resource_of(root.resource)
-                tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
+            self._write(tracer, unit, root, score, span_id, attributes)
 
     def label(self, label: Annotation) -> None:
         """Write a span for a label; a label without a known unit gets no span."""
@@ -236,18 +226,23 @@ class EvaluationSpans:
     def shutdown(self) -> None:
         """Do nothing, because the tracer provider has the spans."""
 
-    def _start_and_end(
-        self, tracer: Tracer, unit: Unit, score: Score, span_id: int, attributes: dict[str, Any]
+    def _write(
+        self, tracer: Tracer, unit: Unit, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]
     ) -> None:
-        root = unit.root
-        assert root is not None
-        self._chosen = chosen = self._chosen or PresetSpanFactory.of(tracer)
-        name, context = f"{semconv.EVALUATION} {score.metric}", context_of(root)
+        name, context, start_ns = f"{semconv.EVALUATION} {score.metric}", context_of(root), _start_ns(root)
         above = get_current_span(context).get_span_context()
-        links, start_ns = _links(unit, above), _start_ns(root)
+        links = _links(unit, above)
+        if root.resource is not None and hasattr(tracer, "span_processor"):
+            own = SpanContext(above.trace_id, span_id, False, above.trace_flags, above.trace_state)
+            resource, status = self._resource_of(root.resource), _status(score)
+            emit_finished(
+                tracer, name, own, above, _INTERNAL, attributes, status, start_ns, root.end_ns, links, resource
+            )
+            return
+        self._chosen = chosen = self._chosen or PresetSpanFactory.of(tracer)
         if chosen is not None and above.is_valid and not chosen.watched and chosen.keeps(above):
             own = chosen.span_context_of(above, above.trace_id, span_id, above.trace_state)
-            chosen.finish(name, own, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
+            emit_finished(tracer, name, own, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
             return
         start = tracer.start_span if chosen is None else partial(chosen.start_span, span_id=span_id)
         span = start(name, context=context, kind=_INTERNAL, attributes=attributes, links=links, start_time=start_ns)
@@ -342,33 +337,6 @@ def _status(score: Score) -> Status:
     if not score.outcome.failed:
         return _UNSET
     return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
-
-
-def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
-    """Build a span with the resource of the scored application, which a tracer of this process does not have."""
-    root = unit.root
-    assert root is not None
-    parent = get_current_span(context_of(root)).get_span_context()
-    return readable_span()(
-        name=f"{semconv.EVALUATION} {score.metric}",
-        context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state),
-        parent=parent,
-        resource=resource,
-        attributes=attributes,
-        links=_links(unit, parent),
-        kind=_INTERNAL,
-        status=_status(score),
-        start_time=_start_ns(root),
-        end_time=root.end_ns,
-        instrumentation_scope=_scope(),
-    )
-
-
-@cache
-def _scope() -> Any:
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
-    return InstrumentationScope(*scope())
 
 
 class JudgeSpans:

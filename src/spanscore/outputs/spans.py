@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from time import time_ns
@@ -115,7 +116,6 @@ class DeferredSpan(NonRecordingSpan):
     ``add_event``, ``record_exception``, ``add_link`` and ``update_name`` have no effect.
 
     Attributes:
-        name: name of the span.
         parent: None for a root.
     """
 
@@ -195,20 +195,17 @@ def emit_finished(
     start_ns: int,
     end_ns: int,
     links: Sequence[Link] = (),
+    resource: Any = None,
 ) -> None:
     """Make a finished span of a tracer and give it to the processors.
 
     Args:
         tracer: the SDK's tracer.
-        name: name of the span.
-        span_context: identity of the span.
         parent: None for a root.
-        kind: kind of the span.
         attributes: OTLP must be able to carry the values; the caller must not use the mapping afterwards.
-        status: status of the span.
         start_ns: Unix time in ns.
         end_ns: Unix time in ns.
-        links: links of the span.
+        resource: the SDK's resource of the span; None = the tracer's.
 
     Raises:
         Exception: any error of a processor of the application.
@@ -217,7 +214,7 @@ def emit_finished(
         name=name,
         context=span_context,
         parent=parent,
-        resource=tracer.resource,
+        resource=tracer.resource if resource is None else resource,
         attributes=_within(tracer._span_limits, attributes),
         links=links,
         kind=kind,
@@ -288,32 +285,29 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     return BoundedAttributes(most, attributes, max_value_len=longest)
 
 
+@dataclass(slots=True, eq=False)
 class LiveSpan:
     """A ``PendingSpan`` that was started, and is ended with the time at which its work ended.
 
-    Args:
-        span: the started span.
+    Attributes:
         end_ns: end of its work, Unix time in ns.
         attributes: set before the end; None = no attributes.
         size: approximate size in memory, in bytes.
     """
 
-    __slots__ = ("_attributes", "_end_ns", "_span", "size")
-
-    def __init__(self, span: Span, end_ns: int, attributes: Mapping[str, Any] | None, size: int) -> None:
-        self._span = span
-        self._end_ns = end_ns
-        self._attributes = attributes
-        self.size = size
+    span: Span
+    end_ns: int
+    attributes: Mapping[str, Any] | None
+    size: int
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at the end of its work."""
         try:
-            if self._attributes:
-                attributes = {**self._attributes, **attributes} if attributes else self._attributes
+            if self.attributes:
+                attributes = {**self.attributes, **attributes} if attributes else self.attributes
             if attributes:
-                self._span.set_attributes(attributes)
-            self._span.end(end_time=self._end_ns)
+                self.span.set_attributes(attributes)
+            self.span.end(end_time=self.end_ns)
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
             log_internal_error("end a span", error)
 
@@ -369,16 +363,10 @@ class PresetSpanFactory:
         trace_id: int | None = None,
         sampling: Any = None,
     ) -> Span:
-        """Start a span like ``Tracer.start_span``.
+        """Start a span like ``Tracer.start_span``, with further arguments.
 
         Args:
-            name: name of the span.
-            context: as in ``Tracer.start_span``.
             parent: replaces the current span of ``context``; None = keep it.
-            kind: as in ``Tracer.start_span``.
-            attributes: as in ``Tracer.start_span``.
-            start_time: as in ``Tracer.start_span``.
-            links: as in ``Tracer.start_span``.
             span_id: 64 bit; None = generated.
             trace_id: 128 bit, for a root; None = generated.
             sampling: the head sampler's ``SamplingResult`` for this span; None = call the sampler if needed.
@@ -415,21 +403,6 @@ class PresetSpanFactory:
         """Return the identity of a sampled span; ``above`` is the parent, or None for a root."""
         return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
 
-    def finish(
-        self,
-        name: str,
-        span_context: SpanContext,
-        above: SpanContext | None,
-        kind: SpanKind,
-        attributes: dict[str, Any],
-        status: Status,
-        start_ns: int,
-        end_ns: int,
-        links: Sequence[Link] = (),
-    ) -> None:
-        """Emit a span that has started and ended without any reader in between; see ``emit_finished``."""
-        emit_finished(self._own, name, span_context, above, kind, attributes, status, start_ns, end_ns, links)
-
     def _flags(self, above: SpanContext | None) -> TraceFlags:
         if above is not None:
             return _SAMPLED_RANDOM if above.trace_flags & _RANDOM else _SAMPLED
@@ -440,13 +413,11 @@ def _context_within(parent: Span | None, context: Context) -> Context:
     return context if parent is None else set_span_in_context(parent, context)
 
 
+@dataclass(slots=True, eq=False)
 class _PresetIdGenerator:
-    __slots__ = ("_inner", "span_id", "trace_id")
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.span_id: int | None = None
-        self.trace_id: int | None = None
+    _inner: Any
+    span_id: int | None = None
+    trace_id: int | None = None
 
     def generate_span_id(self) -> Any:
         return self._inner.generate_span_id() if self.span_id is None else self.span_id
@@ -458,12 +429,10 @@ class _PresetIdGenerator:
         return getattr(self._inner, name)
 
 
+@dataclass(slots=True, eq=False)
 class _PresetSampler:
-    __slots__ = ("_inner", "sampling")
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.sampling: Any = None
+    _inner: Any
+    sampling: Any = None
 
     def should_sample(self, *arguments: Any, **named: Any) -> Any:
         return self._inner.should_sample(*arguments, **named) if self.sampling is None else self.sampling

@@ -32,7 +32,6 @@ class SpansFileState:
     """Counts of a spans file.
 
     Attributes:
-        path: the file.
         written: number of spans that this process wrote.
         lost: number of spans that were not written.
         fault: reason of the latest failed write, or why no span can reach the file; empty after a write that succeeded. Spans
@@ -165,12 +164,12 @@ class SpansFile:
         )
 
 
+@dataclass(eq=False)
 class _Tee:
     """A span processor that also gives each ended span to a file; all other calls go to the inner processor."""
 
-    def __init__(self, inner: Any, file: SpansFile) -> None:
-        self._inner = inner
-        self._file = file
+    _inner: Any
+    _file: SpansFile
 
     def on_end(self, span: ReadableSpan) -> None:
         self._file.on_end(span)

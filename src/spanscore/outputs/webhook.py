@@ -6,26 +6,30 @@ A message is made when the last score of a unit is known, and has the scores of 
 from __future__ import annotations
 
 import hmac
+import html
 import threading
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from math import inf
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 from spanscore.config.collect import CaseCondition
-from spanscore.config.sinks import WebhookSettings, signing_key
+from spanscore.config.sinks import WebhookSettings, signing_key, trace_link
 from spanscore.core import loop
 from spanscore.core.job import Job
 from spanscore.core.printable import format_count
+from spanscore.core.sample import MultiTurnSample
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
 from spanscore.core.threads import call_in_child
+from spanscore.outputs.collected_cases import case_sample
 from spanscore.outputs.http_sink import (
     JSON_HEADERS,
     Destination,
@@ -35,7 +39,7 @@ from spanscore.outputs.http_sink import (
     json_bytes,
     message_id,
 )
-from spanscore.outputs.webhook_body import BODIES, summary_event, unit_event
+from spanscore.outputs.score_spans import explanation_of
 
 _HOUR_S: Final = 3_600.0
 
@@ -61,7 +65,6 @@ class WebhookSink:
     """Sends messages about units. Thread-safe; its methods do not block.
 
     Args:
-        open_outbox: returns the outbox of a destination.
         content: whether texts that quote prompts and answers may be sent.
         later: schedules a function after a number of seconds.
         clock: monotonic clock, in s.
@@ -70,9 +73,6 @@ class WebhookSink:
 
     Raises:
         ConfigurationError: a parameter is wrong.
-
-    Attributes:
-        conditions: the parsed conditions.
     """
 
     def __init__(
@@ -108,15 +108,18 @@ class WebhookSink:
         matches = {text: condition.metric for text, condition in conditions if condition.holds(by_name)}
         if not matches or job.unit.is_provisional or not self._is_within_limit({*matches.values()}):
             return
-        event = unit_event(
-            job,
-            [*by_name.values()],
-            [*matches],
-            at_s=self._wall_s(),
-            url_template=self._settings.url_template,
-            content=self._content,
-        )
-        self._send(message_id(*job.unit.ledger_key, job.unit.revision), event)
+        trace_id, span_id = f"{job.unit.key.trace_id:032x}", f"{job.unit.key.span_id:016x}"
+        url_template, session = self._settings.url_template, job.unit.session
+        data = {
+            "trace_id": trace_id,
+            "span_id": span_id,
+            "url": None if url_template is None else trace_link(url_template, trace_id, span_id),
+            "turns": None if session is None else session.turns,
+            "matched": [*matches],
+            "scores": [_score(score, content=self._content) for score in by_name.values()],
+            **(_excerpts(job) if self._content else {}),
+        }
+        self._send(message_id(*job.unit.ledger_key, job.unit.revision), _UNIT, data)
 
     def shutdown(self) -> None:
         """Send the summary of the present hour, if units were counted for it. The scorer closes the outbox."""
@@ -152,10 +155,12 @@ class WebhookSink:
             if hour.began_s != began_s or not hour.others:
                 return
             self._hour = _Hour(began_s, hour.messages)
-        self._send(uuid4().hex, summary_event(hour.others, hour.metrics, at_s=self._wall_s()))
+        self._send(uuid4().hex, _SUMMARY, {"units": hour.others, "metrics": dict(hour.metrics)})
 
-    def _send(self, identity: str, event: Mapping[str, Any]) -> None:
-        self._outbox.put(Message(identity, json_bytes(BODIES[self._settings.format](event))))
+    def _send(self, identity: str, kind: str, data: Mapping[str, Any]) -> None:
+        at = datetime.fromtimestamp(self._wall_s(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event = {"version": _VERSION, "type": kind, "timestamp": at, "data": _present(data)}
+        self._outbox.put(Message(identity, json_bytes(_BODIES[self._settings.format](event))))
 
     def _request(self, messages: Sequence[Message]) -> HttpRequest:
         (message,) = messages
@@ -168,3 +173,113 @@ class WebhookSink:
 
     def _remark(self) -> str:
         return f"{format_count(self._summarized, 'unit')} in summaries (per_hour)" if self._summarized else ""
+
+
+# The bodies of messages. ``docs/how-to/send-messages.md`` documents the events. A change of their form is a new ``_VERSION``.
+
+_VERSION: Final = 1
+_UNIT: Final = "unit.matched"
+_SUMMARY: Final = "units.summarized"
+_EXCERPT_CHARS: Final = 500
+"""Most characters of a text in a message."""
+_PRECISION: Final = 6
+
+_Event: TypeAlias = Mapping[str, Any]
+
+
+def _score(score: Score, *, content: bool) -> Mapping[str, Any]:
+    value = score.category or (None if score.number is None else round(score.number, _PRECISION))
+    probability = None if score.probability is None else round(float(score.probability), _PRECISION)
+    return _present(
+        {
+            "metric": score.metric,
+            "outcome": str(score.outcome),
+            "value": value,
+            "label": score.label,
+            "evaluator_version": score.evaluator_version or None,
+            "probability": probability,
+            "explanation": _cut(explanation_of(score)) if content else None,
+        }
+    )
+
+
+def _excerpts(job: Job) -> Mapping[str, str | None]:
+    """Return excerpts of the redacted sample: question and answer, or the end of the conversation."""
+    sample = case_sample(job.samples, (), {})
+    if sample is None:
+        return {}
+    if isinstance(sample, MultiTurnSample):
+        return {"conversation": sample.pretty()[-_EXCERPT_CHARS:]}
+    return {"question": _cut(sample.user_input), "answer": _cut(sample.response)}
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= _EXCERPT_CHARS else f"{text[: _EXCERPT_CHARS - 1]}…"
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _title(event: _Event) -> str:
+    data = event["data"]
+    if event["type"] == _UNIT:
+        return f"spanscore: {', '.join(data['matched'])}"
+    return f"spanscore: {format_count(data['units'], 'further unit')} met a condition in the last hour"
+
+
+def _lines(event: _Event) -> Iterator[str]:
+    """Yield the lines below the title, as plain text."""
+    data = event["data"]
+    for score in data.get("scores", ()):
+        label = f" ({score['label']})" if "label" in score else ""
+        explanation = f": {score['explanation']}" if "explanation" in score else ""
+        yield f"{score['metric']} {score.get('value', score['outcome'])}{label}{explanation}"
+    for metric, units in data.get("metrics", {}).items():
+        yield f"{metric}: {format_count(units, 'unit')}"
+    for name in ("question", "answer", "conversation"):
+        if name in data:
+            yield f"{name}: {data[name]}"
+    if "trace_id" in data:
+        yield f"trace {data['trace_id']}"
+
+
+_SLACK_CHARS: Final = 3_000
+"""Most characters of a section's text in Slack."""
+_escape = partial(html.escape, quote=False)
+"""Escapes the characters that Slack reads as markup of links and mentions."""
+
+
+def _slack(event: _Event) -> _Event:
+    """Return the message of an incoming webhook of Slack."""
+    url = event["data"].get("url")
+    lines = [f"*{_escape(_title(event))}*", *map(_escape, _lines(event))]
+    text = "\n".join(lines)[:_SLACK_CHARS]
+    sections = [text] if url is None else [text, f"<{_escape(url)}|Open the trace>"]
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": section}} for section in sections]
+    return {"text": _escape(_title(event)), "blocks": blocks}
+
+
+def _teams(event: _Event) -> _Event:
+    """Return the message of a workflow of Microsoft Teams: an Adaptive Card."""
+    url = event["data"].get("url")
+    title = {"type": "TextBlock", "text": _title(event), "weight": "Bolder", "wrap": True}
+    body = [title, *({"type": "TextBlock", "text": line, "wrap": True} for line in _lines(event))]
+    actions = [] if url is None else [{"type": "Action.OpenUrl", "title": "Open the trace", "url": url}]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": body,
+        "actions": actions,
+    }
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [attachment]}
+
+
+_BODIES: Final[Mapping[str, Callable[[_Event], _Event]]] = {
+    "json": lambda event: event,
+    "slack": _slack,
+    "teams": _teams,
+}
+"""``format`` → the function that returns the body of an event."""

@@ -389,7 +389,7 @@ def find_cases(
             reasons = counts.unusable if stored.has_content else counts.without_content
             reasons[samples.reason or "no sample"] += 1
         else:
-            yield CollectedCase.of(stored.unit.key, sample, scores)
+            yield CollectedCase(stored.unit.key, sample, scores)
 
 
 def _read_root_scores(unit: Unit) -> Mapping[str, FoundScore]:

@@ -191,7 +191,7 @@ def test_a_context_that_is_an_image_is_an_image_of_the_sample() -> None:
 
 def test_a_collected_case_is_read_as_the_same_sample() -> None:
     sample = SingleTurnSample(user_input="[image 1] or [image 2]?", response="a", images=[BYTES, Image(url=URL)])
-    case = CollectedCase.of(UnitKey(1, 2), sample, {})
+    case = CollectedCase(UnitKey(1, 2), sample, {})
 
     assert sample_of(json.loads(case.line())) == sample
 
