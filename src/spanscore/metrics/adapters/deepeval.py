@@ -16,8 +16,6 @@ from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, s
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
 from spanscore.metrics.tool_calls import calls_in
 
-__all__ = ["DeepEvalMetric"]
-
 _SINGLE = {
     "input": "user_input",
     "actual_output": "response",

@@ -28,8 +28,6 @@ from spanscore.judges.score_context import suppress_tracing
 from spanscore.metrics.kit.base import plain
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["ExternalMetric", "parameters_of", "snake"]
-
 T = TypeVar("T")
 
 _loop = LoopThread("spanscore-external", pool="spanscore-external-pool")

@@ -16,10 +16,8 @@ from spanscore.core.score import ScoreValue
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import prompt_order
-from spanscore.metrics.kit.condition import BinaryAnswer, NotApplicableError, conditional, with_condition
+from spanscore.metrics.kit.condition import NotApplicableError, conditional, with_condition
 from spanscore.protocols import Judge
-
-__all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ask_votes", "majority", "odd", "overridden", "votes_wanted"]
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
 """Step name → ``{"instruction": …, "examples": […]}``, or one of these keys; or only ``file`` → path of a file by ``fit``."""
