@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from statistics import median_low
+from statistics import median_low, multimode
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
@@ -30,7 +30,7 @@ from spanscore.metrics.kit.shown import (
     evidence_of,
     fields_wanted,
 )
-from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, majority
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes
 
 Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
@@ -257,11 +257,14 @@ async def voted(
         ask: coroutine function from the number of the vote, from 0, to an answer.
         number: number of votes.
         field: name of the answer field with the grade.
-        tie: function from all grades to the result if several grades are equally frequent.
+        tie: function from all grades to the result if several grades are equally frequent. An odd number of votes can tie,
+            too, because a vote can fail.
     """
     votes = await ask_votes(ask, number)
     grades: list[ScoreValue] = [getattr(vote, field) for vote in votes]
-    grade = majority(grades, tie=tie(grades))
+    grade, *others = multimode(grades)
+    if others:
+        grade = tie(grades)
     winner = votes[grades.index(grade)]
     split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
     value = grade if isinstance(grade, str) else float(grade)
