@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -11,12 +11,10 @@ from pydantic import BaseModel
 
 from spanscore.core.printable import did_you_mean
 from spanscore.core.prompt import ASPECTS, Aspect
-from spanscore.core.sample import Sample
 from spanscore.core.score import BINARY, Direction
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import BinaryAnswer, checked_condition
-from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, voted
+from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
 from spanscore.metrics.kit.shown import Fields
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
@@ -92,6 +90,7 @@ class AspectCritic(GradedMetric):
     """
 
     name = "aspect_critic"
+    _grade_field = "verdict"
     aspects: ClassVar[Mapping[str, Aspect]] = ASPECTS
 
     def __init__(
@@ -129,16 +128,9 @@ class AspectCritic(GradedMetric):
         )
         self.votes = odd(strictness)
 
-    async def measure(self, sample: Sample) -> Finding:
-        """Ask the judge once per vote, then return the most frequent verdict."""
-        evidence, (critique,) = self.evidence(sample), self.questions
-        failing = 0 if self.scale.direction == "higher" else 1
-        return await voted(
-            lambda index: self.ask(critique, evidence, vote_index=index),
-            self.votes,
-            field="verdict",
-            tie=lambda _: failing,
-        )
+    def _break_tie(self, grades: Sequence[Any]) -> int:
+        """Return the failing verdict."""
+        return 0 if self.scale.direction == "higher" else 1
 
 
 def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Aspect:

@@ -64,6 +64,7 @@ class GradedMetric(JudgedMetric):
 
     base_version = "3"
     bundle: bool = False
+    _grade_field: ClassVar[str] = "score"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
 
     def __init__(
@@ -108,9 +109,19 @@ class GradedMetric(JudgedMetric):
         return f"{self.name} needs at least one of {', '.join(self._shown[kind])}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
-        """Ask the metric's question once per vote and return the most frequent grade."""
+        """Ask the metric's question once per vote and return the most frequent grade, verdict or category."""
         evidence, (question,) = self.evidence(sample), self.questions
-        return await voted(lambda index: self.ask(question, evidence, vote_index=index), self.votes)
+        return await voted(
+            lambda index: self.ask(question, evidence, vote_index=index),
+            self.votes,
+            field=self._grade_field,
+            tie=self._break_tie,
+        )
+
+    def _break_tie(self, grades: Sequence[Any]) -> ScoreValue:
+        """Return the result of votes of which several are equally frequent."""
+        grade: ScoreValue = median_low(grades)
+        return grade
 
     async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
         if not self.bundle:
