@@ -40,16 +40,11 @@ class Windowed(JudgeMiddleware):
     """A judge with a maximum of tokens per question. A longer question is cut before it is asked (``judges/rendering.py``)."""
 
     judge: Judge
-    max_tokens: int
+    max_input_tokens: int = field()  # without field(), the property of the base class would be its default
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ConfigurationError(f"max_input_tokens is {self.max_tokens}; it must be 1 or more")
-
-    @property
-    def max_input_tokens(self) -> int:
-        """The maximum number of tokens of a question."""
-        return self.max_tokens
+        if self.max_input_tokens < 1:
+            raise ConfigurationError(f"max_input_tokens is {self.max_input_tokens}; it must be 1 or more")
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask the wrapped judge."""
@@ -59,11 +54,6 @@ class Windowed(JudgeMiddleware):
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
 """Longest back-off, and longest ``Retry-After`` that is waited for, in seconds."""
-
-
-def _longest_wait_s(failed: int) -> float:
-    """Return the longest wait in seconds after ``failed`` attempts. Callers wait a random fraction, so that they spread."""
-    return min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
 
 
 class RateLimited(JudgeMiddleware):
@@ -154,8 +144,9 @@ class RateLimited(JudgeMiddleware):
                 if is_last or not limiter.may_repeat(excused=excused):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
+                back_off_s = min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
                 with current_score().waits():
-                    await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(_longest_wait_s(failed)))
+                    await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(back_off_s))
 
     def _tokens(self, prompt: Prompt, limiter: AccountLimiter) -> int:
         """Return the tokens of a question and its longest answers; 0 if the limiter counts none."""
