@@ -356,7 +356,37 @@ _MADE_BY = "make it by `spanscore tune` or `spanscore adapt`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class PromptsFile:
+    """The base of results whose fields are the content of a file for ``prompts={"file": path}``.
+
+    Attributes:
+        metric: the metric with the prompts of the file.
+    """
+
+    metric: Any
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, which is replaced if it exists.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        with writing(path):
+            text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
+            Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of the file as plain values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: _plain(value) for name, value in values.items()} | {"metric": self.metric.name}
+
+
+def _plain(value: Any) -> Any:
+    return {**value._asdict(), "after": value.after, "p": value.p} if isinstance(value, Paired) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted(PromptsFile):
     """The result of fitting a judge to human labels. It can be printed, and written to a file for ``prompts: {file: …}``.
 
     Attributes:
@@ -376,7 +406,6 @@ class Fitted:
         notes: limits of the result, one sentence each.
     """
 
-    metric: Any
     kept: bool
     step: str
     fitted_to: str
@@ -390,23 +419,6 @@ class Fitted:
     judge_calls: int
     cost_usd: float | None
     notes: tuple[str, ...] = ()
-
-    def save(self, path: str | Path) -> None:
-        """Write the file for ``prompts={"file": path}``, with the unchanged metric's prompts if no candidate is kept.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
-        write_prompts(path, self.as_json())
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the content of the file as plain values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {
-            "metric": self.metric.name,
-            "chosen": _plain_pair(self.chosen),
-            "tested": _plain_pair(self.tested),
-        }
 
     def __str__(self) -> str:
         return "\n".join([self._verdict(), *self._way(), *self.notes, *self._sent()])
@@ -451,25 +463,6 @@ class Fitted:
         if examples := change.get("examples"):
             yield "\nSent with every question from now on, as demonstrations (they contain your users' texts):"
             yield from (json.dumps(example, ensure_ascii=False) for example in examples)
-
-
-def _plain_pair(paired: Paired | None) -> dict[str, Any] | None:
-    return None if paired is None else {**paired._asdict(), "after": paired.after, "p": paired.p}
-
-
-def write_prompts(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write a file for ``prompts={"file": path}``.
-
-    Args:
-        path: the file, replaced if it exists.
-        values: its content as JSON values: ``metric``, ``fitted_to`` and ``prompts``, and facts for its readers.
-
-    Raises:
-        ConfigurationError: the file cannot be written.
-    """
-    with writing(path):
-        text = json.dumps(values, ensure_ascii=False, indent=2) + "\n"
-        Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
 
 
 def prompts_in(path: Any, metric: str, own: Sequence[Step[Any]]) -> Mapping[str, Any]:
