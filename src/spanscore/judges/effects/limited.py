@@ -30,7 +30,7 @@ from spanscore.judges.effects.middleware import (
     unwrapped,
 )
 from spanscore.judges.records import RECORDED_BY_CANCELLER, abandoned_call, failed_call, record
-from spanscore.judges.rendering import question_tokens, render
+from spanscore.judges.rendering import render
 from spanscore.judges.score_context import SharedRequest, asked_by, current_score
 from spanscore.protocols import Judge
 
@@ -128,7 +128,7 @@ class RateLimited(JudgeMiddleware):
         until_s = self.queue_timeout + (clock() if since_s is None else since_s)
         failed, again = 0, False
         while True:
-            slot = await limiter.admit(prompt.step, until_s, self._tokens(prompt, limiter), again=again)
+            slot = await limiter.admit(prompt.step, until_s, limiter.tokens_of(prompt, self.model), again=again)
             began_s = time.perf_counter()
             try:
                 return await self._attempt(limiter, slot, prompt, began_s)
@@ -147,12 +147,6 @@ class RateLimited(JudgeMiddleware):
                 back_off_s = min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
                 with current_score().waits():
                     await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(back_off_s))
-
-    def _tokens(self, prompt: Prompt, limiter: AccountLimiter) -> int:
-        """Return the tokens of a question and its longest answers; 0 if the limiter counts none."""
-        if not limiter.counts_tokens:
-            return 0
-        return question_tokens(prompt, self.model) + prompt.n * limiter.largest_answer
 
     async def _ask_by_batch(self, prompt: Prompt) -> Reply:
         """Ask without places, rates and deadlines, which batches do not have. A repeated question goes into a later batch."""
