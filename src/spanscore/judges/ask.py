@@ -53,7 +53,6 @@ _ESCAPE = re.compile(r'\\(?:u[0-9a-fA-F]{4}|.)|"', re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
-_DECODER = json.JSONDecoder(strict=False)
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -66,6 +65,10 @@ def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(unique) < len(pairs):
         raise ValueError("a key appears twice in an object")
     return unique
+
+
+# strict=False: models write raw line breaks inside strings.
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=object_of)
 
 
 def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
@@ -441,7 +444,7 @@ def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
 def _piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
     """Return the piece that begins with the bracket at ``start``, empty if it never closes; None after too many brackets."""
     try:
-        value, end = _VERDICT_DECODER.raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         return _loose_piece(text, start, output)
     return _made(text[start:end], value, output)
@@ -480,10 +483,6 @@ def _closer(text: str, start: int) -> int | None:
         if depth == 0:
             return token.end()
     return start if next(tokens, None) is None else None
-
-
-# strict=False: models write raw line breaks inside strings.
-_VERDICT_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=object_of)
 
 
 REPAIR_STEP = "fix_output_format"
