@@ -215,10 +215,15 @@ _READ_IMAGES = (
 """Parts of the names of models that read images, for models without a LangChain profile."""
 
 
+def profile_of(model: Any) -> Mapping[str, Any]:
+    """Return the LangChain profile of a chat model; empty without one."""
+    profile = getattr(model, "profile", None)
+    return profile if isinstance(profile, Mapping) else {}
+
+
 def takes_images(model: Any) -> bool:
     """Whether a chat model reads images: by its LangChain profile, or by its name if the profile does not state it."""
-    profile = getattr(model, "profile", None)
-    stated = profile.get("image_inputs") if isinstance(profile, Mapping) else None
+    stated = profile_of(model).get("image_inputs")
     if isinstance(stated, bool):
         return stated
     name = model_name(model).lower()
