@@ -39,11 +39,14 @@ from spanscore.metrics.context_recall import ContextRecall as ContextRecall
 from spanscore.metrics.context_recall import LLMContextRecall as LLMContextRecall
 from spanscore.metrics.context_relevance import ContextRelevance as ContextRelevance
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
-from spanscore.metrics.error_recovery import ErrorRecovery as ErrorRecovery
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
 from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as FaithfulnessWithHHEM
 from spanscore.metrics.function import metric as metric
+from spanscore.metrics.judged_tool_calls import ErrorRecovery as ErrorRecovery
+from spanscore.metrics.judged_tool_calls import StepEfficiency as StepEfficiency
+from spanscore.metrics.judged_tool_calls import ToolArguments as ToolArguments
+from spanscore.metrics.judged_tool_calls import ToolSelection as ToolSelection
 from spanscore.metrics.kit.base import BaseMetric as BaseMetric
 from spanscore.metrics.kit.base import Finding as Finding
 from spanscore.metrics.kit.condition import BinaryAnswer as BinaryAnswer
@@ -62,15 +65,12 @@ from spanscore.metrics.sacrebleu import Bleu as Bleu
 from spanscore.metrics.sacrebleu import Chrf as Chrf
 from spanscore.metrics.semantic_similarity import SemanticSimilarity as SemanticSimilarity
 from spanscore.metrics.simple_criteria import SimpleCriteria as SimpleCriteria
-from spanscore.metrics.step_efficiency import StepEfficiency as StepEfficiency
 from spanscore.metrics.string_similarity import ExactMatch as ExactMatch
 from spanscore.metrics.string_similarity import NonLLMStringSimilarity as NonLLMStringSimilarity
 from spanscore.metrics.string_similarity import StringPresence as StringPresence
 from spanscore.metrics.string_similarity import StringSimilarity as StringSimilarity
-from spanscore.metrics.tool_arguments import ToolArguments as ToolArguments
 from spanscore.metrics.tool_calls import ToolCallAccuracy as ToolCallAccuracy
 from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
-from spanscore.metrics.tool_selection import ToolSelection as ToolSelection
 from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
 
 # The imported names, without the submodules that the imports bind.
