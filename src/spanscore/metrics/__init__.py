@@ -6,7 +6,6 @@ from spanscore.core.score import Scale as Scale
 from spanscore.metrics.agent_goal import AgentGoalAccuracy as AgentGoalAccuracy
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as AgentGoalAccuracyWithoutReference
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
-from spanscore.metrics.answer_accuracy import AnswerAccuracy as AnswerAccuracy
 from spanscore.metrics.answer_completeness import AnswerCompleteness as AnswerCompleteness
 from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
 from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
@@ -37,7 +36,6 @@ from spanscore.metrics.context_precision import (
 from spanscore.metrics.context_precision import LLMContextPrecisionWithReference as LLMContextPrecisionWithReference
 from spanscore.metrics.context_recall import ContextRecall as ContextRecall
 from spanscore.metrics.context_recall import LLMContextRecall as LLMContextRecall
-from spanscore.metrics.context_relevance import ContextRelevance as ContextRelevance
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
@@ -56,7 +54,6 @@ from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
 from spanscore.metrics.plan_adherence import PlanAdherence as PlanAdherence
 from spanscore.metrics.ragas_score import ragas_score as ragas_score
-from spanscore.metrics.response_groundedness import ResponseGroundedness as ResponseGroundedness
 from spanscore.metrics.response_relevancy import ResponseRelevancy as ResponseRelevancy
 from spanscore.metrics.rouge_score import Rouge as Rouge
 from spanscore.metrics.rubrics import InstanceRubrics as InstanceRubrics
@@ -72,6 +69,9 @@ from spanscore.metrics.string_similarity import StringSimilarity as StringSimila
 from spanscore.metrics.tool_calls import ToolCallAccuracy as ToolCallAccuracy
 from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
 from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
+from spanscore.metrics.two_ratings import AnswerAccuracy as AnswerAccuracy
+from spanscore.metrics.two_ratings import ContextRelevance as ContextRelevance
+from spanscore.metrics.two_ratings import ResponseGroundedness as ResponseGroundedness
 
 # The imported names, without the submodules that the imports bind.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

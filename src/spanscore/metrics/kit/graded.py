@@ -1,22 +1,21 @@
-"""Base classes of metrics with a grade from the judge: by vote on one question, or as the mean of two questions."""
+"""GradedMetric: the base class of metrics whose judge gives a grade, a verdict or a category, by vote on one question."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from statistics import median_low, multimode
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
+from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model
 
 from spanscore.core.sample import Sample
 from spanscore.core.score import Direction, Scale, ScoreValue, Votes
-from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.effects.middleware import identity_of, prompt_order, reads_instructions
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.middleware import identity_of, prompt_order
 from spanscore.judges.rendering import Rendered, render
 from spanscore.metrics.kit.base import Finding, kind_of
 from spanscore.metrics.kit.bundle import ask_in_bundle, bundle_prompt
@@ -280,123 +279,3 @@ async def voted(
     split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
     value = grade if isinstance(grade, str) else float(grade)
     return Finding(value=value, explanation=split + reason_in(winner), votes=Votes(number, len(votes)))
-
-
-_ATTEMPTS = 5
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_AROUND = " \t\r\n.*_`'\""
-"""Characters that may surround the number if the answer is only a number."""
-
-
-class _Rated(BaseModel):
-    """An answer with ratings from a fixed set of whole numbers."""
-
-    allowed: ClassVar[tuple[int, ...]]
-
-    @field_validator("*")
-    @classmethod
-    def _is_allowed(cls, value: int) -> int:
-        if value not in cls.allowed:
-            raise ValueError(f"a rating is one of {cls.allowed}")
-        return value
-
-
-class _Rating(_Rated):
-    """An answer with one rating from a fixed set of whole numbers."""
-
-    rating: int
-
-    @classmethod
-    def from_plain_text(cls, text: str, _: Mapping[str, Any]) -> Self | None:
-        """Read a text that is only an allowed rating: "2", "2.0" and "**2**", not "It is a 2."; None for other texts."""
-        number = _NUMBER.fullmatch(text.strip(_AROUND))
-        rating = float(number.group()) if number else None
-        return cls(rating=int(rating)) if rating is not None and rating in cls.allowed else None
-
-
-class Rating024(_Rating):
-    """How far two answers agree."""
-
-    allowed = (0, 2, 4)
-
-
-class Rating012(_Rating):
-    """Ratings: not at all, in part, fully."""
-
-    allowed = (0, 1, 2)
-
-
-class Both012(_Rated):
-    """Two of them, of one thing."""
-
-    allowed = (0, 1, 2)
-
-    first: int
-    second: int
-
-
-class TwoRatings(JudgedMetric):
-    """Base class of metrics with two differently worded questions. The value is the mean of the two ratings / the highest
-    rating.
-
-    An unreadable rating is requested again, up to five times in all, which is cheaper than a repair. If the questions are
-    about the same texts, a chat model gets both questions in one call, because the texts are most of the tokens.
-
-    Attributes:
-        questions: the two steps. The outputs of both have one class.
-        both: name of the step that asks both questions in one call; None if the questions have different texts.
-    """
-
-    votes = 2
-    both: ClassVar[str | None] = None
-
-    def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the first field of a sample in the prompts, and the number of questions: 1 if one call asks both."""
-        field, _ = super().beginning(kind)
-        return field, 1 if self.joint_step() and reads_instructions(self._judge) else self.votes
-
-    async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
-        """Ask both questions concurrently, each with its evidence, and return the mean of the readable ratings."""
-        both = self.joint_step() if reads_instructions(self._judge) else None
-        ratings: list[int] = []
-        if both:
-            with suppress(JudgeUnparseable):
-                answer = await both.ask(self._judge, evidence[0], repair=False)
-                ratings = [answer.first, answer.second]
-        if not ratings:
-            questions = list(zip(self.steps.values(), evidence, strict=True))
-            tried = 1 if both else 0
-            ratings = await ask_votes(lambda place: self._rating(*questions[place], tried), len(questions))
-        top = self.questions[0].output.allowed[-1]
-        lost = "" if len(ratings) == self.votes else "; the other rating could not be had"
-        return Finding(
-            value=sum(ratings) / top / len(ratings),
-            explanation=f"Rated {' and '.join(map(str, ratings))} on a scale of 0 to {top}{lost}.",
-            votes=Votes(requested=self.votes, received=len(ratings)),
-        )
-
-    async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
-        """Ask until a rating can be read, at most five times; ``tried`` is the number of attempts already made."""
-        unread = JudgeUnparseable(f"{step.name}: no attempt was made")
-        for attempt in range(tried, _ATTEMPTS):
-            try:
-                answer: _Rating = await step.ask(self._judge, evidence, vote_index=attempt, repair=False)
-            except JudgeUnparseable as error:
-                unread = error
-            else:
-                return answer.rating
-        raise unread
-
-    def _identity(self) -> dict[str, Any]:
-        """Return the values that are hashed into the version, with the prompt of the joined question."""
-        both, known = self.joint_step(), super()._identity()
-        joined = {} if both is None else {both.name: self._texts_of(both)}
-        return {**known, "prompts": {**known["prompts"], **joined}}
-
-    def joint_step(self) -> Step[Both012] | None:
-        """Return one step with both questions. None without ``both``, or if a question has examples, whose form differs."""
-        if self.both is None or any(question.examples for question in self.steps.values()):
-            return None
-        first, second = (question.instruction for question in self.steps.values())
-        instruction = f"Give two ratings, each on its own.\nFirst: {first}\nSecond: {second}"
-        return Step(name=self.both, instruction=instruction, output=Both012, fields=self.questions[0].fields)
