@@ -6,7 +6,6 @@ from spanscore.core.score import Scale as Scale
 from spanscore.metrics.agent_goal import AgentGoalAccuracy as AgentGoalAccuracy
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as AgentGoalAccuracyWithoutReference
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
-from spanscore.metrics.answer_completeness import AnswerCompleteness as AnswerCompleteness
 from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
 from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
 from spanscore.metrics.catalog.registry import create as create
@@ -41,6 +40,8 @@ from spanscore.metrics.factual_correctness import FactualCorrectness as FactualC
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
 from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as FaithfulnessWithHHEM
 from spanscore.metrics.function import metric as metric
+from spanscore.metrics.judged_parts import AnswerCompleteness as AnswerCompleteness
+from spanscore.metrics.judged_parts import PlanAdherence as PlanAdherence
 from spanscore.metrics.judged_tool_calls import ErrorRecovery as ErrorRecovery
 from spanscore.metrics.judged_tool_calls import StepEfficiency as StepEfficiency
 from spanscore.metrics.judged_tool_calls import ToolArguments as ToolArguments
@@ -52,7 +53,6 @@ from spanscore.metrics.kit.judged import JudgedMetric as JudgedMetric
 from spanscore.metrics.kit.step import Step as Step
 from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
-from spanscore.metrics.plan_adherence import PlanAdherence as PlanAdherence
 from spanscore.metrics.ragas_score import ragas_score as ragas_score
 from spanscore.metrics.response_relevancy import ResponseRelevancy as ResponseRelevancy
 from spanscore.metrics.rouge_score import Rouge as Rouge
