@@ -14,8 +14,7 @@ from spanscore.core.prompt import ASPECTS, Aspect
 from spanscore.core.score import BINARY, Direction
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.condition import BinaryAnswer, checked_condition
-from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
-from spanscore.metrics.kit.shown import Fields
+from spanscore.metrics.kit.graded import Fields, GradedMetric, direction_wanted
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 _INSTRUCTION = """\

@@ -11,8 +11,7 @@ from pydantic import BaseModel, BeforeValidator, WithJsonSchema, create_model
 from spanscore.core.score import categorical
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.condition import checked_condition
-from spanscore.metrics.kit.graded import GradedMetric
-from spanscore.metrics.kit.shown import Fields
+from spanscore.metrics.kit.graded import Fields, GradedMetric
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 _QUESTION = "Which category fits this exchange?"

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from spanscore.core.score import Direction
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.condition import checked_condition
-from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
-from spanscore.metrics.kit.shown import Fields
+from spanscore.metrics.kit.graded import Fields, GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 _INSTRUCTION = """\
