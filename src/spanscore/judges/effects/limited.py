@@ -21,14 +21,7 @@ from spanscore.errors import (
 )
 from spanscore.judges.effects.account import RequestSlot, check_positive
 from spanscore.judges.effects.account_limiter import AccountLimiter, limiter_of
-from spanscore.judges.effects.middleware import (
-    JudgeMiddleware,
-    account_of,
-    is_batched,
-    layers,
-    reads_instructions,
-    unwrapped,
-)
+from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, is_batched, layers, unwrapped
 from spanscore.judges.records import RECORDED_BY_CANCELLER, abandoned_call, failed_call, record
 from spanscore.judges.rendering import render
 from spanscore.judges.score_context import SharedRequest, asked_by, current_score
@@ -304,11 +297,6 @@ class FallingBack(JudgeMiddleware):
     def judges(self) -> tuple[Judge, ...]:
         """The judge and its fallbacks."""
         return (self.judge, *self.fallbacks)
-
-    @property
-    def reads_instructions(self) -> bool:
-        """Whether all of the judges follow the prompt's instruction."""
-        return all(map(reads_instructions, self.judges))
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask the judge of this score."""
