@@ -20,21 +20,6 @@ from spanscore.metrics.checks import Length as Length
 from spanscore.metrics.checks import RefusalWords as RefusalWords
 from spanscore.metrics.checks import Regex as Regex
 from spanscore.metrics.checks import Tokens as Tokens
-from spanscore.metrics.context_entity_recall import ContextEntityRecall as ContextEntityRecall
-from spanscore.metrics.context_matching import IDBasedContextPrecision as IDBasedContextPrecision
-from spanscore.metrics.context_matching import IDBasedContextRecall as IDBasedContextRecall
-from spanscore.metrics.context_matching import (
-    NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference,
-)
-from spanscore.metrics.context_matching import NonLLMContextRecall as NonLLMContextRecall
-from spanscore.metrics.context_precision import ContextPrecision as ContextPrecision
-from spanscore.metrics.context_precision import ContextUtilization as ContextUtilization
-from spanscore.metrics.context_precision import (
-    LLMContextPrecisionWithoutReference as LLMContextPrecisionWithoutReference,
-)
-from spanscore.metrics.context_precision import LLMContextPrecisionWithReference as LLMContextPrecisionWithReference
-from spanscore.metrics.context_recall import ContextRecall as ContextRecall
-from spanscore.metrics.context_recall import LLMContextRecall as LLMContextRecall
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
@@ -55,6 +40,17 @@ from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
 from spanscore.metrics.ragas_score import ragas_score as ragas_score
 from spanscore.metrics.response_relevancy import ResponseRelevancy as ResponseRelevancy
+from spanscore.metrics.retrieval import ContextEntityRecall as ContextEntityRecall
+from spanscore.metrics.retrieval import ContextPrecision as ContextPrecision
+from spanscore.metrics.retrieval import ContextRecall as ContextRecall
+from spanscore.metrics.retrieval import ContextUtilization as ContextUtilization
+from spanscore.metrics.retrieval import IDBasedContextPrecision as IDBasedContextPrecision
+from spanscore.metrics.retrieval import IDBasedContextRecall as IDBasedContextRecall
+from spanscore.metrics.retrieval import LLMContextPrecisionWithReference as LLMContextPrecisionWithReference
+from spanscore.metrics.retrieval import LLMContextPrecisionWithoutReference as LLMContextPrecisionWithoutReference
+from spanscore.metrics.retrieval import LLMContextRecall as LLMContextRecall
+from spanscore.metrics.retrieval import NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference
+from spanscore.metrics.retrieval import NonLLMContextRecall as NonLLMContextRecall
 from spanscore.metrics.rouge_score import Rouge as Rouge
 from spanscore.metrics.rubrics import InstanceRubrics as InstanceRubrics
 from spanscore.metrics.rubrics import Rubrics as Rubrics
