@@ -23,7 +23,7 @@ from spanscore.metrics.checks import Tokens as Tokens
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
-from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as FaithfulnessWithHHEM
+from spanscore.metrics.faithfulness import FaithfulnessWithHHEM as FaithfulnessWithHHEM
 from spanscore.metrics.function import metric as metric
 from spanscore.metrics.judged_parts import AnswerCompleteness as AnswerCompleteness
 from spanscore.metrics.judged_parts import PlanAdherence as PlanAdherence
