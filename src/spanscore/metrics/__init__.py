@@ -7,7 +7,6 @@ from spanscore.metrics.agent_goal import AgentGoalAccuracy as AgentGoalAccuracy
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as AgentGoalAccuracyWithoutReference
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
 from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
-from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
 from spanscore.metrics.catalog.registry import create as create
 from spanscore.metrics.category import Category as Category
 from spanscore.metrics.checks import CitationPresent as CitationPresent
@@ -21,6 +20,8 @@ from spanscore.metrics.checks import RefusalWords as RefusalWords
 from spanscore.metrics.checks import Regex as Regex
 from spanscore.metrics.checks import Tokens as Tokens
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
+from spanscore.metrics.criteria import AspectCritic as AspectCritic
+from spanscore.metrics.criteria import SimpleCriteria as SimpleCriteria
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
 from spanscore.metrics.faithfulness import FaithfulnessWithHHEM as FaithfulnessWithHHEM
@@ -57,7 +58,6 @@ from spanscore.metrics.rubrics import Rubrics as Rubrics
 from spanscore.metrics.sacrebleu import Bleu as Bleu
 from spanscore.metrics.sacrebleu import Chrf as Chrf
 from spanscore.metrics.semantic_similarity import SemanticSimilarity as SemanticSimilarity
-from spanscore.metrics.simple_criteria import SimpleCriteria as SimpleCriteria
 from spanscore.metrics.string_similarity import ExactMatch as ExactMatch
 from spanscore.metrics.string_similarity import NonLLMStringSimilarity as NonLLMStringSimilarity
 from spanscore.metrics.string_similarity import StringPresence as StringPresence
