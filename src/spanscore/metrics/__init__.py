@@ -37,9 +37,9 @@ from spanscore.metrics.kit.base import Finding as Finding
 from spanscore.metrics.kit.condition import BinaryAnswer as BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric as JudgedMetric
 from spanscore.metrics.kit.step import Step as Step
-from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
-from spanscore.metrics.ragas_score import ragas_score as ragas_score
+from spanscore.metrics.ragas_functions import majority_vote as majority_vote
+from spanscore.metrics.ragas_functions import ragas_score as ragas_score
 from spanscore.metrics.response_relevancy import ResponseRelevancy as ResponseRelevancy
 from spanscore.metrics.retrieval import ContextEntityRecall as ContextEntityRecall
 from spanscore.metrics.retrieval import ContextPrecision as ContextPrecision
@@ -47,8 +47,8 @@ from spanscore.metrics.retrieval import ContextRecall as ContextRecall
 from spanscore.metrics.retrieval import ContextUtilization as ContextUtilization
 from spanscore.metrics.retrieval import IDBasedContextPrecision as IDBasedContextPrecision
 from spanscore.metrics.retrieval import IDBasedContextRecall as IDBasedContextRecall
-from spanscore.metrics.retrieval import LLMContextPrecisionWithReference as LLMContextPrecisionWithReference
 from spanscore.metrics.retrieval import LLMContextPrecisionWithoutReference as LLMContextPrecisionWithoutReference
+from spanscore.metrics.retrieval import LLMContextPrecisionWithReference as LLMContextPrecisionWithReference
 from spanscore.metrics.retrieval import LLMContextRecall as LLMContextRecall
 from spanscore.metrics.retrieval import NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference
 from spanscore.metrics.retrieval import NonLLMContextRecall as NonLLMContextRecall
