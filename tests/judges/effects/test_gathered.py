@@ -15,7 +15,7 @@ from spanscore.judges.ask import replied
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.effects.middleware import layers
-from spanscore.judges.effects.stack import stacked
+from spanscore.judges.build import stacked
 from spanscore.judges.records import recorded_calls
 from spanscore.judges.score_context import ScoreContext, asked_by
 
