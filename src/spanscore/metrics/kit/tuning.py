@@ -141,17 +141,6 @@ def answers_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list
     return [score.value == labelled.verdict if _says(score) else None for score, labelled in pairs]
 
 
-def refuse_silence(scores: Sequence[Score]) -> None:
-    """Refuse scores without a single verdict, as they cannot rank a judge.
-
-    Raises:
-        JudgeError: no score has a verdict.
-    """
-    if not any(map(_says, scores)):
-        why, error_type = _why(scores[0]), scores[0].error_type
-        raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {why}", error_type=error_type)
-
-
 def _says(score: Score) -> bool:
     return score.value is not None and not score.source
 
@@ -385,10 +374,17 @@ class FittingRun:
     async def _answers(
         self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], marking: Marking
     ) -> list[Answers]:
-        """Return the answers of each metric. A metric may have no verdict, if its demonstrations are too long."""
-        scores = [await marking.mark(metric, samples) for metric in metrics]
-        refuse_silence([score for own in scores for score in own])
-        return [answers_in(own, samples) for own in scores]
+        """Return the answers of each metric. A metric may have no verdict, if its demonstrations are too long.
+
+        Raises:
+            JudgeError: no metric has a verdict, so the judge cannot be ranked.
+        """
+        by_metric = [await marking.mark(metric, samples) for metric in metrics]
+        scores = [score for own in by_metric for score in own]
+        if not any(map(_says, scores)):
+            why, error_type = _why(scores[0]), scores[0].error_type
+            raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {why}", error_type=error_type)
+        return [answers_in(own, samples) for own in by_metric]
 
 
 def warnings_for(labels: int) -> list[str]:
