@@ -265,10 +265,6 @@ class _Piece(NamedTuple):
     forms: tuple[str, ...] = ()
     is_wrapped: bool = False
 
-    def names_stand_in(self, shown: str) -> bool:
-        """Whether all its keys occur in the lower-case evidence, as they do for a quotation. A fast first check."""
-        return all(name.lower() in shown for name in self.value or () if name.isidentifier())
-
 
 class _ParsedAnswer(NamedTuple):
     """A parsed answer: the text behind the last thought, its objects, the text around these, and all earlier objects."""
@@ -357,21 +353,19 @@ class _Shown:
 
     def quotes(self, piece: _Piece) -> bool:
         """Whether a piece occurs in the evidence."""
-        return piece.names_stand_in(self.text) and any(form in self.squeezed for form in piece.forms)
-
-    def has_a_closed_thought(self) -> bool:
-        """Whether the evidence contains ``</think``, which may end a thought of the judge too early."""
-        return "</think" in self.text or "</think" in self.squeezed
+        # A fast first check: all keys of a quotation occur in the evidence.
+        may_occur = all(name.lower() in self.text for name in piece.value or () if name.isidentifier())
+        return may_occur and any(form in self.squeezed for form in piece.forms)
 
 
 def _find_quotations(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset[str]:
     """Return the keys of the pieces that are quotations of the evidence.
 
     An object that is the whole answer may be the judge's own, although it occurs in the evidence. It is a quotation if the
-    thought before it may be one, too.
+    thought before it may be one, too: the evidence has a ``</think``, which may have ended the thought too early.
     """
     may_be_its_own = parts.is_one_object and not repaired and not _has_sentence(parts.pieces[0].value)
-    if may_be_its_own and not (parts.thought and shown.has_a_closed_thought()):
+    if may_be_its_own and not (parts.thought and ("</think" in shown.text or "</think" in shown.squeezed)):
         return frozenset()
     return frozenset(piece.forms[0] for piece in parts.pieces if shown.quotes(piece))
 
