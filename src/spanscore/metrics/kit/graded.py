@@ -120,8 +120,19 @@ class GradedMetric(JudgedMetric):
 
     @property
     def advice(self) -> str | None:
-        """A warning about the metric's instructions and conditions, shown by ``spanscore check``; None = no warning."""
-        return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
+        """A warning, also by ``spanscore check``, if an instruction or condition mentions contexts that are not shown.
+
+        None = no warning.
+        """
+        for step in () if self.fields else self.steps.values():
+            word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
+            if word is not None:
+                return (
+                    f"{self.name}: its instruction or condition speaks of {word[0].lower()!r}, but the judge is shown no "
+                    "contexts; to show them, set fields: [user_input, response, retrieved_contexts], else name the fields that "
+                    "it reads"
+                )
+        return None
 
     def missing(self, sample: Sample) -> str | None:
         """Return a message on missing required fields, or on a sample without any shown field; None if it can be scored."""
@@ -209,18 +220,6 @@ def fields_wanted(
             f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
         )
     return {kind: _in_order(kind, names) for kind, names in kinds.items()}
-
-
-def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
-    """Return the advice to set ``fields`` if an instruction or condition mentions contexts; otherwise None."""
-    for step in steps:
-        word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
-        if word is not None:
-            return (
-                f"{metric}: its instruction or condition speaks of {word[0].lower()!r}, but the judge is shown no contexts; "
-                "to show them, set fields: [user_input, response, retrieved_contexts], else name the fields that it reads"
-            )
-    return None
 
 
 def _by_kind(metric: str, fields: Fields) -> dict[str, dict[str, bool]]:
