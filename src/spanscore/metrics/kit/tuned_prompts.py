@@ -277,7 +277,9 @@ async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSa
             left_out["an equal sample comes before it, and the same sample may not teach and test"] += 1
         else:
             seen.add(shown)
-            samples.append(_labelled_sample(step, label, label.sample, evidence, verdict))
+            example = _demonstration(step, label, evidence, verdict) if len(shown) <= _MOST_SHOWN else None
+            group = ("line", label.line) if label.group is None else ("group", label.group)
+            samples.append(TuningSample(label.sample, evidence, verdict, group, example))
     notes = [f"{count} of {len(labels)} labels are left out: {why}" for why, count in left_out.items()]
     long = sum(labelled.example is None for labelled in samples)
     if long:
@@ -285,15 +287,10 @@ async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSa
     return LabelledSamples(step, tuple(samples), tuple(notes))
 
 
-def _labelled_sample(
-    step: VerdictStep, label: AnnotatedSample, sample: Sample, evidence: Mapping[str, Any], verdict: int
-) -> TuningSample:
-    shown = fenced(evidence)
+def _demonstration(step: VerdictStep, label: AnnotatedSample, evidence: Mapping[str, Any], verdict: int) -> Example:
     comment = label.label.comment if label.label else None
     output: dict[str, Any] = {step.reason: comment} if step.reason and comment else {}
-    example = Example(evidence, {**output, step.verdict: verdict})
-    group: Hashable = ("line", label.line) if label.group is None else ("group", label.group)
-    return TuningSample(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
+    return Example(evidence, {**output, step.verdict: verdict})
 
 
 def _verdicts(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> list[int]:
