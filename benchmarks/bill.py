@@ -38,9 +38,9 @@ from spanscore.judges.effects.cost import Price, cost_usd
 from spanscore.judges.langchain.chat import Structured
 from spanscore.judges.rendering import form, schema_of
 from spanscore.metrics import AspectCritic, ContextRelevance, Faithfulness, ResponseGroundedness
-from spanscore.metrics.aspect_critic import Critique
-from spanscore.metrics.kit.graded import Both012
+from spanscore.metrics.criteria import Critique
 from spanscore.metrics.kit.statements import Statements, Verdicts
+from spanscore.metrics.two_ratings import Both012
 from spanscore.protocols import Judge
 
 MODEL = "gpt-4o-mini"

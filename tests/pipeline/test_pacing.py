@@ -24,7 +24,7 @@ class Books:
     now_s: float = MIDNIGHT
     by_metric: dict[str, MetricCost] = field(default_factory=dict)
     by_window: dict[tuple[Budget, int], float] = field(default_factory=dict)
-    refused: int = 0
+    not_attempted: int = 0
 
     def spent(self, budget: Budget) -> float:
         return self.by_window.get((budget, int(self.now_s // budget.window_s)), 0.0)
@@ -34,9 +34,6 @@ class Books:
 
     def paid(self) -> Mapping[str, MetricCost]:
         return self.by_metric
-
-    def not_attempted(self) -> int:
-        return self.refused
 
     def pay(self, metric: str, *budgets: Budget) -> None:
         known = self.by_metric.get(metric, MetricCost())
@@ -159,7 +156,7 @@ def test_questions_that_were_turned_away_do_not_make_a_unit_look_cheap() -> None
 
     for _ in range(50):  # a step in which units were chosen, and none was asked
         pacer.count("m", taken=True)
-    books.refused = 50
+    books.not_attempted = 50
     books.now_s = MIDNIGHT + 20 * STEP_S + STEP_S
 
     assert pacer.factor("m") < 2 * before

@@ -17,7 +17,7 @@ from tests.traces.record import INSTRUMENTATIONS
 from spanscore import MultiTurnSample
 from spanscore.core.score import Outcome
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.metrics.kit.made_calls import made_calls
+from spanscore.metrics.judged_tool_calls import made_calls
 from spanscore.testing import ScriptedJudge
 
 CALLBACK = "callback"

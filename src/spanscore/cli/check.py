@@ -32,7 +32,7 @@ from spanscore.config.serving import ServeSettings
 from spanscore.core.printable import TextTable, format_duration, format_number, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.shown import ContextsHiddenWarning
+from spanscore.metrics.kit.graded import ContextsHiddenWarning
 from spanscore.monitoring.drops import SmallestDrop
 from spanscore.report.rows import name_within
 from spanscore.service import plan as plan_of_serve

@@ -28,9 +28,9 @@ from spanscore.judges.records import (
     completed_by,
     failed_call,
     is_our_cancellation,
-    of_answer,
     record,
     recorded_calls,
+    transcribe_answer,
     with_names,
 )
 from spanscore.judges.rendering import as_json, bound_of, fields_of, fit, form
@@ -53,7 +53,6 @@ _ESCAPE = re.compile(r'\\(?:u[0-9a-fA-F]{4}|.)|"', re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
-_DECODER = json.JSONDecoder(strict=False)
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -66,6 +65,10 @@ def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(unique) < len(pairs):
         raise ValueError("a key appears twice in an object")
     return unique
+
+
+# strict=False: models write raw line breaks inside strings.
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=object_of)
 
 
 def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
@@ -100,26 +103,26 @@ class _Cursor:
 
     def read_object(self, depth: int) -> dict[str, Any]:
         """Read an object."""
-        return object_of(self._listed("{", "}", self._pair, depth))
+        return object_of(self._read_list("{", "}", self._read_pair, depth))
 
-    def _pair(self, depth: int) -> tuple[str, Any]:
+    def _read_pair(self, depth: int) -> tuple[str, Any]:
         if self._next() not in _TEXTS:
             raise ValueError("a key without quotes")
-        key = self._quoted()
+        key = self._read_text()
         self._sign(":")
-        return key, self._value(depth)
+        return key, self._read_value(depth)
 
-    def _value(self, depth: int) -> Any:
+    def _read_value(self, depth: int) -> Any:
         sign = self._next()
         self._values += 1
         if self._values > _MOST_VALUES:
             raise ValueError("too many values")
         if sign in _TEXTS:
-            return self._quoted()
+            return self._read_text()
         if sign == "{":
             return self.read_object(depth)
         if sign == "[":
-            return self._listed("[", "]", self._value, depth)
+            return self._read_list("[", "]", self._read_value, depth)
         if sign.isalpha():
             word = self._match(_NAME).lower()
             if word not in _WORDS:
@@ -127,7 +130,7 @@ class _Cursor:
             return _WORDS[word]
         return json.loads(self._match(_NUMBER))
 
-    def _listed(self, begin: str, end: str, read: Callable[[int], Any], depth: int) -> list[Any]:
+    def _read_list(self, begin: str, end: str, read: Callable[[int], Any], depth: int) -> list[Any]:
         if not depth:
             raise ValueError("too deep")
         self._sign(begin)
@@ -157,7 +160,7 @@ class _Cursor:
         self.position = match.end()
         return match[match.lastindex or 0]
 
-    def _quoted(self) -> str:
+    def _read_text(self) -> str:
         body = self._match(_TEXTS[self._text[self.position]])
         text: str = _DECODER.decode(f'"{_ESCAPE.sub(_repair_escape, body)}"')
         return text
@@ -262,10 +265,6 @@ class _Piece(NamedTuple):
     forms: tuple[str, ...] = ()
     is_wrapped: bool = False
 
-    def names_stand_in(self, shown: str) -> bool:
-        """Whether all its keys occur in the lower-case evidence, as they do for a quotation. A fast first check."""
-        return all(name.lower() in shown for name in self.value or () if name.isidentifier())
-
 
 class _ParsedAnswer(NamedTuple):
     """A parsed answer: the text behind the last thought, its objects, the text around these, and all earlier objects."""
@@ -320,14 +319,14 @@ def read(
     if parts is None or "}" in parts.prose:
         return None
     shown = _Shown(evidence)
-    answer = _answer(parts, output, shown, repaired=repaired)
+    answer = _find_answer(parts, output, shown, repaired=repaired)
     rivals = (answer_in(piece.value, output) for piece in parts.rivals if not shown.quotes(piece))
     return None if any(rival is not None and rival != answer for rival in rivals) else answer
 
 
-def _answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
+def _find_answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
     """Return the only verdict behind the last thought that is not a quotation; None without one, or with several."""
-    quoted = _quoted(parts, shown, repaired=repaired)
+    quoted = _find_quotations(parts, shown, repaired=repaired)
     answers = {piece.forms[0]: answer_in(piece.value, output) for piece in parts.pieces}
     candidates = {key: answer for key, answer in answers.items() if answer is not None or key not in quoted}
     if not candidates:
@@ -354,21 +353,19 @@ class _Shown:
 
     def quotes(self, piece: _Piece) -> bool:
         """Whether a piece occurs in the evidence."""
-        return piece.names_stand_in(self.text) and any(form in self.squeezed for form in piece.forms)
-
-    def has_a_closed_thought(self) -> bool:
-        """Whether the evidence contains ``</think``, which may end a thought of the judge too early."""
-        return "</think" in self.text or "</think" in self.squeezed
+        # A fast first check: all keys of a quotation occur in the evidence.
+        may_occur = all(name.lower() in self.text for name in piece.value or () if name.isidentifier())
+        return may_occur and any(form in self.squeezed for form in piece.forms)
 
 
-def _quoted(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset[str]:
+def _find_quotations(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset[str]:
     """Return the keys of the pieces that are quotations of the evidence.
 
     An object that is the whole answer may be the judge's own, although it occurs in the evidence. It is a quotation if the
-    thought before it may be one, too.
+    thought before it may be one, too: the evidence has a ``</think``, which may have ended the thought too early.
     """
     may_be_its_own = parts.is_one_object and not repaired and not _has_sentence(parts.pieces[0].value)
-    if may_be_its_own and not (parts.thought and shown.has_a_closed_thought()):
+    if may_be_its_own and not (parts.thought and ("</think" in shown.text or "</think" in shown.squeezed)):
         return frozenset()
     return frozenset(piece.forms[0] for piece in parts.pieces if shown.quotes(piece))
 
@@ -429,7 +426,7 @@ def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
             rivals += [piece for piece in pieces if piece.value is not None]
             pieces, prose, thought = [], [], "</think>"
             continue
-        piece = _piece(text, mark.start(), output)
+        piece = _read_piece(text, mark.start(), output)
         if piece is None:
             return None
         pieces.append(piece)
@@ -438,37 +435,37 @@ def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
     return None
 
 
-def _piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
+def _read_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
     """Return the piece that begins with the bracket at ``start``, empty if it never closes; None after too many brackets."""
     try:
-        value, end = _VERDICT_DECODER.raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return _loose_piece(text, start, output)
-    return _made(text[start:end], value, output)
+        return _read_loose_piece(text, start, output)
+    return _make_piece(text[start:end], value, output)
 
 
-def _loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
+def _read_loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
     """Return nearly valid JSON as a piece if it is an answer, else the text up to its closing bracket, without a value.
 
     A row of a broken list is thus not taken for an answer.
     """
     with suppress(ValueError):
         value, end = loose_object(text, start)
-        piece = _made(text[start:end], value, output, as_json(value))
+        piece = _make_piece(text[start:end], value, output, as_json(value))
         if answer_in(piece.value, output) is not None:
             return piece
-    closed = _closer(text, start)
+    closed = _find_end(text, start)
     return None if closed is None else _Piece(text[start:closed], None, (_squeeze_text(text[start:closed]),))
 
 
-def _made(own: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
+def _make_piece(own: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
     bare = bare_object(value, output)
     if bare is not value:
         forms = (*forms, as_json(bare))
     return _Piece(own, bare, tuple(map(_squeeze_text, (own, *forms))), bare is not value)
 
 
-def _closer(text: str, start: int) -> int | None:
+def _find_end(text: str, start: int) -> int | None:
     """Return the position behind the bracket that closes ``start``, ignoring brackets in strings.
 
     Returns ``start`` itself if the bracket never closes, and None after too many brackets.
@@ -480,10 +477,6 @@ def _closer(text: str, start: int) -> int | None:
         if depth == 0:
             return token.end()
     return start if next(tokens, None) is None else None
-
-
-# strict=False: models write raw line breaks inside strings.
-_VERDICT_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=object_of)
 
 
 REPAIR_STEP = "fix_output_format"
@@ -521,7 +514,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
     """
     prompt, not_shown = _with_images(judge, prompt)
     prompt, left_out = fit(prompt, bound_of(judge))
-    text, answer = await _asked(judge, prompt, left_out, not_shown)
+    text, answer = await _ask_once(judge, prompt, left_out, not_shown)
     if answer is None and repair:  # only once: a judge that fails twice rarely succeeds later
         form_asked = Prompt(
             step=REPAIR_STEP,
@@ -531,7 +524,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
             vote_index=prompt.vote_index,
             order=prompt.order,
         )
-        _, answer = await _asked(judge, form_asked, repair_of=prompt)
+        _, answer = await _ask_once(judge, form_asked, repair_of=prompt)
     if answer is None:
         tried = ", also after one repair" if repair else ""
         raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form{tried}")
@@ -556,12 +549,12 @@ def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
     return read(text, prompt.output, prompt.evidence, repaired=True)
 
 
-async def _asked(
+async def _ask_once(
     judge: Judge, prompt: Prompt, left_out: float = 0.0, not_shown: int = 0, *, repair_of: Prompt | None = None
 ) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call; return its text, and the parsed answer or None."""
     started = time.perf_counter()
-    reply = await replied(judge, prompt)
+    reply = await call_judge(judge, prompt)
     text = reply.text[:_MAX_READ]
     answer = _read_repair(text, prompt, repair_of) if repair_of else read(text, prompt.output, prompt.evidence)
     error_type = None if answer is not None else JudgeUnparseable.error_type if text.strip() else _EMPTY
@@ -578,7 +571,7 @@ async def _asked(
         cache_write_tokens=reply.cache_write_tokens,
         input_truncated_ratio=left_out,
         images_not_shown=not_shown,
-        transcript=of_answer(prompt, reply, error_type),
+        transcript=transcribe_answer(prompt, reply, error_type),
     )
     record(with_names(judge_in_force(judge), call))
     if error_type == _EMPTY:
@@ -586,7 +579,7 @@ async def _asked(
     return text, answer
 
 
-async def replied(judge: Judge, prompt: Prompt) -> Reply:
+async def call_judge(judge: Judge, prompt: Prompt) -> Reply:
     """Call the judge once, and record a failure, and the failed attempts before an answer.
 
     Raises:
@@ -597,7 +590,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
     completed = completed_by(lambda call: with_names(judge_in_force(judge), with_cost(judge, call)))
     with completed, recorded_calls() as attempts:
         try:
-            return await _reply(judge, prompt)
+            return await _call_untraced(judge, prompt)
         except JudgeError as error:
             left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
             if error.request_sent:
@@ -605,7 +598,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
             raise
 
 
-async def _reply(judge: Judge, prompt: Prompt) -> Reply:
+async def _call_untraced(judge: Judge, prompt: Prompt) -> Reply:
     """Call the judge, hidden from all instrumentation. Any exception of a judge becomes a ``JudgeError``."""
     try:
         with suppress_tracing(), current_score().asks():

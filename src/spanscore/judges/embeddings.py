@@ -15,7 +15,7 @@ from spanscore.core.log import type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.ask import replied
+from spanscore.judges.ask import call_judge
 from spanscore.judges.effects.cost import Priced, budgeted
 from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.langchain.client import BlockingCalls, own_client
@@ -23,7 +23,7 @@ from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.langchain.message import Exchange, Tokens, exchanging
 from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, named_embeddings
 from spanscore.judges.lexical.words import words
-from spanscore.judges.records import EMBED_STEP, of_vectors, record, with_names
+from spanscore.judges.records import EMBED_STEP, record, transcribe_vectors, with_names
 from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
@@ -77,7 +77,7 @@ class LangChainEmbedder:
             JudgeError: a failure of the request, as in a judge; its message quotes no text.
         """
         question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
-        reply = await replied(self.asked, question)
+        reply = await call_judge(self.asked, question)
         assert isinstance(reply, _VectorsReply)
         took_s = reply.duration_s or 0.0
         call = _call(reply.model, reply.input_tokens, took_s, estimated=reply.is_estimated, cost_usd=reply.cost_usd)
@@ -182,7 +182,7 @@ def _call(model: str, tokens: int, took_s: float, *, estimated: bool, cost_usd: 
         cost_usd=cost_usd,
         duration_s=took_s,
         estimated=estimated,
-        transcript=of_vectors(),
+        transcript=transcribe_vectors(),
     )
 
 

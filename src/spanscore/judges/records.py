@@ -29,14 +29,14 @@ MAX_CHARS = 100_000
 """Most characters of each text, more than most judges read. Longer texts are cut, as some backends refuse megabytes."""
 
 
-def of_answer(prompt: Prompt, reply: Reply, trouble: str | None = None) -> Transcript | None:
+def transcribe_answer(prompt: Prompt, reply: Reply, trouble: str | None) -> Transcript | None:
     """Return the transcript of an answered call, with the fault of the answer; None if the score has no transcripts."""
     answer = _cut(reply.text) if current_score().quotes else ""
-    asked = _asked(prompt)
+    asked = _transcribe_question(prompt)
     return asked and replace(asked, finish=reply.finish, trouble=trouble or "", answer=answer)
 
 
-def of_vectors() -> Transcript | None:
+def transcribe_vectors() -> Transcript | None:
     """Return the transcript of a request for vectors; None if the score has no transcripts."""
     return Transcript(ended_ns=time.time_ns(), operation=semconv.EMBEDDINGS) if current_score().transcribes else None
 
@@ -51,10 +51,10 @@ def with_names(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
     return replace(call, transcript=replace(transcript, provider=provider, asked_model=getattr(judge, "model", "")))
 
 
-def _asked(prompt: Prompt) -> Transcript | None:
+def _transcribe_question(prompt: Prompt) -> Transcript | None:
     score = current_score()
     if prompt.step == EMBED_STEP:
-        return of_vectors()
+        return transcribe_vectors()
     if not score.transcribes:
         return None
     if not score.quotes:
@@ -124,7 +124,7 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
     output tokens may be billed, too: the call is marked as estimated, and missing input tokens are estimated. error: None =
     the error is unknown.
     """
-    transcript = _asked(prompt)
+    transcript = _transcribe_question(prompt)
     read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)
     late = (isinstance(error, JudgeTimeout) or getattr(error, "response_started", False)) and not written
     return JudgeCall(

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from spanscore.core.prompt import Passages, Prompt
 from spanscore.errors import JudgeError
-from spanscore.judges.tiktoken_count import loaded_counter
+from spanscore.judges.tiktoken_count import loaded_counters
 from spanscore.protocols import Judge
 
 _WORD: Final = "evidence"
@@ -344,7 +344,7 @@ def estimate(text: str) -> int:
 def question_tokens(prompt: Prompt, model: str = "") -> int:
     """Return the approximate input tokens of a question: by the model's tokenizer if it is loaded, otherwise by the bytes."""
     text = "\n".join(render(prompt))
-    count = loaded_counter(model) if len(text) <= _LONGEST else None
+    count = loaded_counters.get(model) if len(text) <= _LONGEST else None
     return len(prompt.images) * IMAGE_TOKENS + (estimate(text) if count is None else count(text))
 
 

@@ -1,4 +1,4 @@
-"""The context of a judge's call: the score that the call is for, and marks that keep tracers away from it."""
+"""The context of a judge's call: its score, the marks that keep tracers away, and requests that several scores share."""
 
 from __future__ import annotations
 

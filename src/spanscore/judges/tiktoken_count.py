@@ -16,7 +16,8 @@ _VOCABULARIES = {
 """Encoding → file name of its vocabulary in tiktoken's cache (the SHA-1 of its URL)."""
 _CHARACTERS = 4.0
 """Characters per token in English prose and JSON: within a fifth of cl100k_base on spanscore's prompts."""
-_loaded: dict[str, Callable[[str], int]] = {}
+loaded_counters: dict[str, Callable[[str], int]] = {}
+"""Model → function that counts tokens by the model's own tokenizer, once ``load_counter`` has loaded it."""
 
 
 class TokenCounter(NamedTuple):
@@ -56,12 +57,7 @@ def load_counter(model: str) -> None:
     except Exception:  # noqa: BLE001  (not installed, or a model without this tokenizer: its tokens are estimated by bytes)
         return
     if own is not _APPROXIMATE:
-        _loaded[model] = own.count
-
-
-def loaded_counter(model: str) -> Callable[[str], int] | None:
-    """Return a function that counts tokens by the model's own tokenizer; None unless ``load_counter`` has loaded it."""
-    return _loaded.get(model)
+        loaded_counters[model] = own.count
 
 
 def _folder() -> Path:

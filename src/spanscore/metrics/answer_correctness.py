@@ -254,7 +254,7 @@ def _find_equal(statements: Sequence[str], matched: Sequence[int], taken: Sequen
 
 def _find_unmatched(statements: Sequence[str], taken: Sequence[int]) -> list[int]:
     """Return the indices of the statements that are not in ``taken``, in order."""
-    return [index for index in range(len(statements)) if index not in set(taken)]
+    return sorted({*range(len(statements))} - {*taken})
 
 
 def _shares(name: str, weights: Any) -> tuple[float, float]:

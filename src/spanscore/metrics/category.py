@@ -8,13 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, WithJsonSchema, create_model
 
-from spanscore.core.sample import Sample
 from spanscore.core.score import categorical
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import checked_condition
-from spanscore.metrics.kit.graded import GradedMetric, voted
-from spanscore.metrics.kit.shown import Fields
+from spanscore.metrics.kit.graded import Fields, GradedMetric
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 _QUESTION = "Which category fits this exchange?"
@@ -87,6 +84,7 @@ class Category(GradedMetric):
     """
 
     name = "category"
+    _grade_field = "category"
     base_version = "1"
 
     def __init__(
@@ -115,15 +113,9 @@ class Category(GradedMetric):
         )
         self.votes = odd(strictness)
 
-    async def measure(self, sample: Sample) -> Finding:
-        """Ask the judge once per vote, then return the most frequent category."""
-        evidence, (question,), listed = self.evidence(sample), self.questions, self.scale.categories
-        return await voted(
-            lambda index: self.ask(question, evidence, vote_index=index),
-            self.votes,
-            field="category",
-            tie=lambda words: min(multimode(words), key=listed.index),
-        )
+    def _break_tie(self, grades: Sequence[str]) -> str:
+        """Return the most frequent category that is listed first."""
+        return min(multimode(grades), key=self.scale.categories.index)
 
 
 def _choice(categories: Sequence[str]) -> type[Choice]:

@@ -1,14 +1,25 @@
-"""Faithfulness: do the retrieved contexts support the claims of the answer?"""
+"""Faithfulness and FaithfulnessWithHHEM: do the retrieved contexts support the claims of the answer?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from math import isfinite
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel
 
 from spanscore.core.prompt import Passages
 from spanscore.core.sample import SingleTurnSample
+from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.judges.langchain.client import BlockingCalls
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, align
+from spanscore.metrics.kit.step import OwnPrompts, Step
+from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
+from spanscore.protocols import Judge
 
 
 class Faithfulness(JudgedMetric):
@@ -57,3 +68,124 @@ class Faithfulness(JudgedMetric):
         if aligned.extra:
             lines.append(f"{aligned.extra} verdicts on other statements were ignored.")
         return Finding(value=aligned.supported / len(statements), explanation="\n".join(lines))
+
+
+Classifier: TypeAlias = Callable[[Pairs], Sequence[float] | Awaitable[Sequence[float]]]
+
+_THRESHOLD = 0.5
+"""A statement with a higher probability counts as supported."""
+
+
+class PairScores(BaseModel):
+    """One probability per pair, in the order of the pairs."""
+
+    scores: list[float]
+
+
+CLASSIFY_PAIRS: Step[PairScores] = Step(
+    name="classify_pairs",
+    instruction="""\
+The evidence is a list of pairs: a text, and a statement. Give for each, in their order, the probability (0 to 1) that the \
+text supports the statement.""",
+    output=PairScores,
+)
+
+
+class FaithfulnessWithHHEM(JudgedMetric):
+    """Which share of the answer's claims do the retrieved contexts support, by a local classifier?
+
+    Formula: the judge splits the answer into statements. A statement counts as supported if the classifier returns a
+    probability above 0.5 for the pair (contexts, statement). Value = supported statements / all statements. Range [0, 1],
+    higher is better.
+
+    Fields: ``user_input``, ``response``, ``retrieved_contexts``. Judge calls: 1 (``extract_statements``). Then the
+    classifier is called for ``batch_size`` pairs at a time, on a separate thread. The score is undefined if the answer has no
+    statement; the classifier is not called then.
+
+    Blind spot: a statement that a wrong context supports counts as supported. The metric does not check truth. HHEM is a
+    small model: it is best at English, and weak on long contexts, arithmetic and inferences over several sentences.
+    A probability of 0.51 counts as much as a probability of 0.99.
+
+    Source: Vectara's HHEM-2.1-Open, as in ragas 0.4.3's ``FaithfulnesswithHHEM``. Deviations: too few or too many
+    probabilities, or one outside [0, 1], are an error. Missing fields are detected before the judge is called.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        classifier: pairs (context, statement) → probabilities. A function is called on a thread, an async function on the
+            loop. None: HHEM, loaded with transformers (extra ``hhem``); with the lexical judge, a comparison of words.
+        name: name of the metric in its scores.
+        model: name or folder of the classifier. Code that comes with it is run (``trust_remote_code``). Ignored if
+            ``classifier`` is given.
+        device: device of the classifier (``"cpu"``, ``"cuda"``); None: the classifier's choice.
+        batch_size: number of pairs per call of the classifier.
+        pass_at: lowest quality that passes.
+        prompts: ``{"extract_statements": {"instruction": …, "examples": […]}}``, to replace ours.
+
+    Raises:
+        ConfigurationError: ``batch_size`` or another argument is invalid, or the classifier cannot be loaded.
+        MissingExtraError: transformers is not installed (extra ``hhem``), and no classifier is given.
+    """
+
+    base_version = "2"
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
+    questions = (EXTRACT_STATEMENTS,)
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        classifier: Classifier | None = None,
+        name: str = "faithfulness_with_hhem",
+        model: str = HHEM,
+        device: str | None = None,
+        batch_size: int = 10,
+        pass_at: float | None = None,
+        prompts: OwnPrompts | None = None,
+    ) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ConfigurationError(f"{name}: batch_size is {batch_size!r}; it is a number of pairs, 1 or more")
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        if classifier is None and is_offline(self._judge):
+            classifier = judged_pairs(self._judge)
+        self._classifier = classifier or cast("Classifier", entailment(model, device=device))
+        self.model = model if classifier is None else getattr(classifier, "__qualname__", type(classifier).__qualname__)
+        self._batch_size = batch_size
+        self._calls = BlockingCalls(1)
+
+    def beginning(self, kind: str) -> tuple[str, int]:
+        """Return the common first field, and the number of judge calls that begin with it."""
+        return "user_input", 1
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Extract the statements of the answer, then classify them."""
+        extracted = await self.ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
+        statements = extracted.statements
+        if not statements:
+            return Finding(value=None, reason="the answer states nothing that could be checked")
+        context = "\n".join(sample.retrieved_contexts or ())
+        probabilities: list[float] = []
+        for start in range(0, len(statements), self._batch_size):  # in sequence, because all calls share one processor
+            pairs = [(context, statement) for statement in statements[start : start + self._batch_size]]
+            probabilities += await self._classify(pairs)
+        supported = sum(probability > _THRESHOLD for probability in probabilities)
+        rows = zip(statements, probabilities, strict=True)
+        explanation = "\n".join(f"{probability:.2f} {statement}" for statement, probability in rows)
+        return Finding(value=supported / len(statements), explanation=explanation)
+
+    async def _classify(self, pairs: list[tuple[str, str]]) -> list[float]:
+        result = await self._calls.on_a_thread(lambda: self._classifier(pairs))
+        scores = [float(score) for score in (await result if isawaitable(result) else result)]
+        if len(scores) != len(pairs):
+            raise JudgeUnparseable(f"the classifier gave {len(scores)} probabilities for {len(pairs)} pairs")
+        if not all(isfinite(score) and 0.0 <= score <= 1.0 for score in scores):
+            raise JudgeUnparseable("the classifier gave a probability outside 0 to 1")
+        return scores
+
+
+def judged_pairs(judge: Judge) -> Classifier:
+    """Return a classifier that calls a judge (step ``classify_pairs``), for the offline judge and for tests."""
+
+    async def classify(pairs: Pairs) -> list[float]:
+        return (await CLASSIFY_PAIRS.ask(judge, {"pairs": [list(pair) for pair in pairs]})).scores
+
+    return classify

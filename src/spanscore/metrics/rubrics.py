@@ -14,17 +14,19 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding, kind_of
 from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import (
+    ALL_FIELDS,
     Bounds,
+    Fields,
     GradedMetric,
     bounded,
     bounds_of,
     bounds_wanted,
+    evidence_of,
     grades_of,
     ordinal,
     voted,
 )
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(

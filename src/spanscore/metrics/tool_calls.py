@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
+from itertools import chain
 from math import isclose
 from typing import Any, TypeAlias
 
-from spanscore.core.sample import AIMessage, Message, MultiTurnSample, SingleTurnSample, ToolCall
+from spanscore.core.sample import AIMessage, MultiTurnSample, SingleTurnSample, ToolCall
 from spanscore.core.threads import run_interruptibly
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.kit.averages import best_pairing
 from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import NamedMetric
+from spanscore.samples.tool_calls import calls_in
 
 
 class ToolCallF1(NamedMetric):
@@ -47,7 +49,7 @@ class ToolCallF1(NamedMetric):
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Pair the calls off."""
         reference = sample.reference_tool_calls or []
-        made = calls_in(sample.user_input)
+        made = [*chain.from_iterable(map(calls_in, sample.user_input))]
         if not made and not reference:
             spoke = any(isinstance(message, AIMessage) for message in sample.user_input)
             return Finding(value=float(spoke), explanation="No call was expected and none was made.")
@@ -56,12 +58,6 @@ class ToolCallF1(NamedMetric):
             value=2 * right / (len(made) + len(reference)),
             explanation=f"{right} of {len(made)} calls were right; {len(reference)} were expected.",
         )
-
-
-def calls_in(messages: Iterable[Message]) -> list[ToolCall]:
-    """Return the calls that the assistant made, in order."""
-    spoken = [message for message in messages if isinstance(message, AIMessage)]
-    return [call for message in spoken for call in message.tool_calls or ()]
 
 
 def _right(made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> int:
@@ -159,7 +155,7 @@ class ToolCallAccuracy(NamedMetric):
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Pair the calls, then look at their arguments."""
         reference = sample.reference_tool_calls or []
-        made = calls_in(sample.user_input)
+        made = [*chain.from_iterable(map(calls_in, sample.user_input))]
         if not made and not reference:
             return Finding(value=1.0, explanation="No call was expected and none was made.")
         expected = f"{len(made)} calls were made, {len(reference)} were expected."

@@ -271,7 +271,7 @@ class _BudgetPace:
 
     def _learn(self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int]) -> None:
         """Add the last step, and the idle time after it, to the expected values."""
-        paid, not_attempted = spending.paid(), spending.not_attempted()
+        paid, not_attempted = spending.paid(), spending.not_attempted
         steps = (now_s - self._since_s) / self._step_s
         self._owed = 0.0
         for metric, demand in self._demands.items():

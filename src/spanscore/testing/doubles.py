@@ -18,7 +18,7 @@ from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.errors import JudgeError
 from spanscore.judges.build import shared_judge
 from spanscore.metrics.catalog.registry import create
-from spanscore.metrics.faithfulness_with_hhem import judged_pairs
+from spanscore.metrics.faithfulness import judged_pairs
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.batches.file import BatchFile, SentBatch, read_batches
+from spanscore.judges.batches.run import BatchFile, SentBatch, read_batches
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from spanscore.errors import JudgeError
 from spanscore.judges.batches import run
 from spanscore.judges.batches.api import BatchAnswers, BatchProgress, BatchQuestion
-from spanscore.judges.batches.file import read_batches
-from spanscore.judges.batches.run import BatchAccount, BatchRun
+from spanscore.judges.batches.run import BatchAccount, BatchRun, read_batches
 from spanscore.judges.effects.account import Account
 from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
 

@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from spanscore.config.judging import Budget
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
-from spanscore.judges.ask import replied
+from spanscore.judges.ask import call_judge
+from spanscore.judges.build import stacked
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.effects.middleware import layers
-from spanscore.judges.effects.stack import stacked
 from spanscore.judges.records import recorded_calls
 from spanscore.judges.score_context import ScoreContext, asked_by
 
@@ -72,7 +72,7 @@ async def cast(judge: Any, votes: int = 5, *, about: str = "a") -> list[Any]:
         )
         for number in range(votes)
     ]
-    return await asyncio.gather(*(replied(judge, prompt) for prompt in prompts), return_exceptions=True)
+    return await asyncio.gather(*(call_judge(judge, prompt) for prompt in prompts), return_exceptions=True)
 
 
 async def settled() -> None:
@@ -205,7 +205,7 @@ async def test_one_vote_that_is_cancelled_leaves_the_others_their_answers() -> N
         Prompt(step="critique", instruction="", evidence={}, output=BinaryAnswer, vote_index=number)
         for number in range(3)
     ]
-    votes = [asyncio.ensure_future(replied(judge, prompt)) for prompt in prompts]
+    votes = [asyncio.ensure_future(call_judge(judge, prompt)) for prompt in prompts]
     await settled()
 
     votes[0].cancel()

@@ -12,12 +12,12 @@ from tests.judges.models import QUESTION, Answers, PlainModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge, effects, judge, shared_judge
+from spanscore.judges.build import MiddlewareSettings
 from spanscore.judges.effects.cost import Budgeted
 from spanscore.judges.effects.limited import BatchedVotes, RateLimited
 from spanscore.judges.effects.middleware import JudgeMiddleware, reads_instructions, unwrapped
 from spanscore.judges.effects.middleware import layers as wrapped
 from spanscore.judges.effects.prefix import CacheFilled
-from spanscore.judges.effects.stack import MiddlewareSettings
 from spanscore.metrics import create
 
 IN_FOLDER = {

@@ -13,7 +13,7 @@ from tests.judges.models import Answer
 
 from spanscore.core.prompt import Prompt
 from spanscore.core.sample import SingleTurnSample
-from spanscore.judges.lexical.answers import ANSWERS
+from spanscore.judges.lexical.judge import ANSWERS
 from spanscore.metrics import ContextPrecision, ContextRelevance
 
 DATA = Path(__file__).parents[2] / "data" / "context_relevance.jsonl"

@@ -269,8 +269,10 @@ def test_a_judge_that_gives_no_verdict_at_all_is_an_error_and_no_gain() -> None:
         async def ask(self, prompt: Prompt) -> Reply:
             raise JudgeError("nobody is there", error_type="connection")
 
-    with pytest.raises(JudgeError, match="none of 14 labelled samples could be judged: nobody is there"):
+    with pytest.raises(JudgeError, match="none of 14 labelled samples could be judged: nobody is there") as raised:
         polite(Away()).fit_sync(labels(40))
+
+    assert raised.value.error_type == "connection"
 
 
 def test_a_lower_is_better_verdict_is_turned_round() -> None:

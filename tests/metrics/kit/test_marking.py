@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
-from spanscore.errors import JudgeError
 from spanscore.metrics.kit.tuned_prompts import TuningSample
-from spanscore.metrics.kit.tuning import answers_in, refuse_silence
+from spanscore.metrics.kit.tuning import answers_in
 from spanscore.testing import make_score
 
 PASSES = TuningSample(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)
@@ -24,10 +21,3 @@ def test_a_failure_and_the_verdict_of_a_fallback_are_no_answers() -> None:
     wrong, of_fallback = replace(RIGHT, value=0.0), replace(RIGHT, source="fallback")
 
     assert answers_in([RIGHT, wrong, FAILED, of_fallback], [PASSES] * 4) == [True, False, None, None]
-
-
-def test_a_judge_that_never_answers_says_why() -> None:
-    with pytest.raises(JudgeError, match="none of 2 labelled samples could be judged: late") as raised:
-        refuse_silence([FAILED, FAILED])
-
-    assert raised.value.error_type == "timeout"

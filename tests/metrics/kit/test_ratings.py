@@ -16,7 +16,7 @@ from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as limited
 from spanscore.judges.effects.middleware import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
-from spanscore.metrics.kit.graded import Rating012, Rating024
+from spanscore.metrics.two_ratings import Rating012, Rating024
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="said", reference="true", retrieved_contexts=["one", "two"])

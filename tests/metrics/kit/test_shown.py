@@ -13,7 +13,7 @@ from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, Rubrics, SimpleCriteria
 from spanscore.metrics.catalog.cost import cost_of, samples_with
-from spanscore.metrics.kit.shown import ContextsHiddenWarning
+from spanscore.metrics.kit.graded import ContextsHiddenWarning
 from spanscore.testing import ScriptedJudge
 
 WHOLE = SingleTurnSample(

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from spanscore.core.prompt import Prompt
 from spanscore.core.threads import call_in_child, renew_lock_in_child
 from spanscore.errors import (
     JudgeBudgetSpent,
@@ -26,6 +27,7 @@ from spanscore.errors import (
 from spanscore.judges.effects.account import LASTING, Account, AccountState, Breaker, RequestSlot
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, Kind
+from spanscore.judges.rendering import question_tokens
 from spanscore.judges.score_context import current_score
 from spanscore.protocols import Judge
 
@@ -198,6 +200,10 @@ class AccountLimiter:
         if text not in self._notes:
             self._notes = (*self._notes, text)
 
+    def tokens_of(self, prompt: Prompt, model: str) -> int:
+        """Return the estimated tokens of a question and its longest answers; 0 if no limit counts tokens."""
+        return question_tokens(prompt, model) + prompt.n * self.largest_answer if self._buckets.count_tokens else 0
+
     async def admit(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> RequestSlot:
         """Wait until a question may be sent.
 
@@ -296,11 +302,6 @@ class AccountLimiter:
             cached=self.cached,
             notes=tuple(notes),
         )
-
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether a limit counts tokens, so that the tokens of a question must be estimated."""
-        return self._buckets.count_tokens
 
     @property
     def _ceiling(self) -> float:

@@ -61,6 +61,7 @@ class BudgetLedger:
         budgets: the ``budgets`` argument, as a tuple.
         factors: returns each budget's factor on the sampling rates, (0, 1], in the order of ``budgets``.
         in_tokens: whether a budget in tokens or USD needs an estimate of a question's tokens before it is sent.
+        not_attempted: number of questions since the start that were not sent because a budget was spent.
     """
 
     def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
@@ -71,7 +72,7 @@ class BudgetLedger:
         self._windows: dict[Budget, _Window] = {}
         self.change(budgets)
         self._paid: dict[str, MetricCost] = {}
-        self._turned_away = 0
+        self.not_attempted = 0
         self._answers = self._longest = 0
 
     def share(self, fraction: float) -> None:
@@ -165,10 +166,6 @@ class BudgetLedger:
         with self._lock:
             return dict(self._paid)
 
-    def not_attempted(self) -> int:
-        """Return the number of questions since the start that were not sent because a budget was spent."""
-        return self._turned_away
-
     def states(self) -> list[BudgetState]:
         """Return the state of each budget, in their order."""
         factors = self.factors()
@@ -181,18 +178,15 @@ class BudgetLedger:
             ]
 
     def _with_room(self, metric: str, estimate: Spent) -> list[tuple[Budget, _Window]]:
-        windows = self._of(metric)
-        for budget, window in windows:
-            if window.spent + estimate.of(budget.unit) > window.limit:
-                self._turned_away += 1
-                raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
-        return windows
-
-    def _of(self, metric: str) -> list[tuple[Budget, _Window]]:
-        """Return the budgets that pay for a metric, with their present windows."""
-        return [
+        """Return the budgets that pay for a metric, with their present windows, which have room for the estimate."""
+        windows = [
             (budget, window.at(self._clock())) for budget, window in self._windows.items() if budget.holds_for(metric)
         ]
+        for budget, window in windows:
+            if window.spent + estimate.of(budget.unit) > window.limit:
+                self.not_attempted += 1
+                raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
+        return windows
 
     def _add(self, metric: str, spent: Spent, reserved: Spent) -> None:
         cost = self._paid.get(metric, MetricCost())

@@ -24,7 +24,7 @@ from spanscore.errors import (
     JudgeOverloaded,
     JudgeRateLimited,
 )
-from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Reservation, attempt, paid_from
+from spanscore.judges.effects.budget_ledger import BudgetLedger, Reservation, attempt, paid_from
 from spanscore.judges.effects.middleware import JudgeMiddleware, is_batched, layers
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.records import (
@@ -38,23 +38,6 @@ from spanscore.judges.records import (
 from spanscore.judges.rendering import question_tokens
 from spanscore.judges.score_context import current_score
 from spanscore.protocols import Judge
-
-__all__ = [
-    "BudgetLedger",
-    "BudgetState",
-    "Budgeted",
-    "Price",
-    "Priced",
-    "asked_models",
-    "budgeted",
-    "cost_usd",
-    "dearest",
-    "estimated",
-    "price_of",
-    "prices_of",
-    "table_of",
-    "with_cost",
-]
 
 # Prices come from the user: a table in this package would become outdated, and a wrong cost is worse than a missing one.
 

@@ -21,16 +21,9 @@ from spanscore.errors import (
 )
 from spanscore.judges.effects.account import RequestSlot, check_positive
 from spanscore.judges.effects.account_limiter import AccountLimiter, limiter_of
-from spanscore.judges.effects.middleware import (
-    JudgeMiddleware,
-    account_of,
-    is_batched,
-    layers,
-    reads_instructions,
-    unwrapped,
-)
+from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, is_batched, layers, unwrapped
 from spanscore.judges.records import RECORDED_BY_CANCELLER, abandoned_call, failed_call, record
-from spanscore.judges.rendering import question_tokens, render
+from spanscore.judges.rendering import render
 from spanscore.judges.score_context import SharedRequest, asked_by, current_score
 from spanscore.protocols import Judge
 
@@ -40,16 +33,11 @@ class Windowed(JudgeMiddleware):
     """A judge with a maximum of tokens per question. A longer question is cut before it is asked (``judges/rendering.py``)."""
 
     judge: Judge
-    max_tokens: int
+    max_input_tokens: int = field()  # without field(), the property of the base class would be its default
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ConfigurationError(f"max_input_tokens is {self.max_tokens}; it must be 1 or more")
-
-    @property
-    def max_input_tokens(self) -> int:
-        """The maximum number of tokens of a question."""
-        return self.max_tokens
+        if self.max_input_tokens < 1:
+            raise ConfigurationError(f"max_input_tokens is {self.max_input_tokens}; it must be 1 or more")
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask the wrapped judge."""
@@ -59,11 +47,6 @@ class Windowed(JudgeMiddleware):
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
 """Longest back-off, and longest ``Retry-After`` that is waited for, in seconds."""
-
-
-def _longest_wait_s(failed: int) -> float:
-    """Return the longest wait in seconds after ``failed`` attempts. Callers wait a random fraction, so that they spread."""
-    return min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
 
 
 class RateLimited(JudgeMiddleware):
@@ -138,7 +121,7 @@ class RateLimited(JudgeMiddleware):
         until_s = self.queue_timeout + (clock() if since_s is None else since_s)
         failed, again = 0, False
         while True:
-            slot = await limiter.admit(prompt.step, until_s, self._tokens(prompt, limiter), again=again)
+            slot = await limiter.admit(prompt.step, until_s, limiter.tokens_of(prompt, self.model), again=again)
             began_s = time.perf_counter()
             try:
                 return await self._attempt(limiter, slot, prompt, began_s)
@@ -154,14 +137,9 @@ class RateLimited(JudgeMiddleware):
                 if is_last or not limiter.may_repeat(excused=excused):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
+                back_off_s = min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
                 with current_score().waits():
-                    await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(_longest_wait_s(failed)))
-
-    def _tokens(self, prompt: Prompt, limiter: AccountLimiter) -> int:
-        """Return the tokens of a question and its longest answers; 0 if the limiter counts none."""
-        if not limiter.counts_tokens:
-            return 0
-        return question_tokens(prompt, self.model) + prompt.n * limiter.largest_answer
+                    await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(back_off_s))
 
     async def _ask_by_batch(self, prompt: Prompt) -> Reply:
         """Ask without places, rates and deadlines, which batches do not have. A repeated question goes into a later batch."""
@@ -319,11 +297,6 @@ class FallingBack(JudgeMiddleware):
     def judges(self) -> tuple[Judge, ...]:
         """The judge and its fallbacks."""
         return (self.judge, *self.fallbacks)
-
-    @property
-    def reads_instructions(self) -> bool:
-        """Whether all of the judges follow the prompt's instruction."""
-        return all(map(reads_instructions, self.judges))
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask the judge of this score."""

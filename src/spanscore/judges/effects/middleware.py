@@ -28,8 +28,8 @@ class JudgeMiddleware:
 
     @property
     def reads_instructions(self) -> bool:
-        """Whether the wrapped judge follows the prompt's instruction."""
-        return reads_instructions(self.judge)
+        """Whether all of its judges follow the prompt's instruction."""
+        return all(map(reads_instructions, self.judges))
 
     @property
     def reads_images(self) -> bool:

@@ -28,7 +28,7 @@ from spanscore.judges.langchain.message import (
     model_of,
     tokens_of,
 )
-from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, takes_images
+from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, profile_of, takes_images
 from spanscore.judges.records import failed_call, record
 from spanscore.judges.rendering import image_blocks, less_answer, render, schema_of
 from spanscore.judges.score_context import suppress_tracing
@@ -348,9 +348,9 @@ class LangChainJudge:
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The maximum tokens of a question; None if the model's window is unknown."""
-        window = window_of(self._plain.model)
-        return None if window is None else less_answer(window)
+        """The maximum tokens of a question, by the model's LangChain profile; None if the window is unknown."""
+        window = profile_of(self._plain.model).get("max_input_tokens")
+        return less_answer(window) if isinstance(window, int) and window > 0 else None
 
     @property
     def reads_images(self) -> bool:
@@ -596,10 +596,3 @@ def _generated_messages(result: Any) -> list[Any]:
     if all(hasattr(choice, "message") for choice in choices):
         return [choice.message for choice in choices]
     return [AIMessage(choice.text, response_metadata=choice.generation_info or {}) for choice in choices]
-
-
-def window_of(model: Any) -> int | None:
-    """Return a model's context window in tokens, by its LangChain profile; None for a model without a profile."""
-    profile = getattr(model, "profile", None)
-    window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
-    return window if isinstance(window, int) and window > 0 else None

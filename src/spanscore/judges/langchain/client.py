@@ -61,7 +61,7 @@ class BlockingCalls:
         """
         if not self._async_only:
             try:
-                return await _ended(self._started(call))
+                return await _await_end(self._start(call))
             except (NotImplementedError, TypeError) as error:
                 # A model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously".
                 if not isinstance(error, NotImplementedError) and "synchronously" not in str(error):
@@ -71,13 +71,13 @@ class BlockingCalls:
 
     async def on_a_thread(self, call: Callable[[], T]) -> T:
         """Run a blocking call that has no asynchronous form, in the caller's context. If cancelled, the call is abandoned."""
-        return await self._started(call)
+        return await self._start(call)
 
-    def _started(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def _start(self, call: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, _raising, call)
 
 
-async def _ended(call: asyncio.Future[T]) -> T:
+async def _await_end(call: asyncio.Future[T]) -> T:
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:
@@ -342,7 +342,7 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
     if (made_of_others := _copy_composite(model, timeout_s)) is not None:
         return made_of_others
     try:
-        mine, switched_off = _copied(model, timeout_s)
+        mine, switched_off = _copy_model(model, timeout_s)
     except Exception:  # noqa: BLE001  (an unknown kind of client may raise anything in the calls above)
         mine, switched_off = model, False
     retries = getattr(model, "max_retries", None)
@@ -368,7 +368,7 @@ def _copy_composite(model: Any, timeout_s: float) -> OwnClient | None:
     return OwnClient(model.model_copy(update=copies), max(part.attempts for part in parts), tuple(notes))
 
 
-def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
+def _copy_model(model: Any, timeout_s: float) -> tuple[Any, bool]:
     """Return a copy with its own clients, and whether its retries are off."""
     if not callable(getattr(model, "model_copy", None)):
         return model, False
@@ -376,7 +376,7 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
     _set_first(mine, ("streaming",), False)  # an answer is read whole
     for name in _CLIENTS:
         theirs = getattr(mine, name, None)
-        if theirs is not None and (own := _own(theirs, timeout_s, made)) is not None:
+        if theirs is not None and (own := _copy_once(theirs, timeout_s, made)) is not None:
             setattr(mine, name, own)
     by_client = any(hasattr(own, "max_retries") for own in made.values())
     library = module_of(type(model)).partition(".")[0]
@@ -387,20 +387,20 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
     return mine, True
 
 
-def _own(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
+def _copy_once(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
     """Return spanscore's copy of an application's client, the same copy at each call; None if its kind is unknown."""
     if id(theirs) not in made:
-        made[id(theirs)] = _made(theirs, timeout_s, made)
+        made[id(theirs)] = _copy_client(theirs, timeout_s, made)
     return made[id(theirs)]
 
 
-def _made(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
+def _copy_client(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
     if _is_http(theirs):
-        return _guarded(theirs)
+        return _guard_client(theirs)
     inside = getattr(theirs, "_client", None)
     if _is_http(inside) and callable(getattr(theirs, "with_options", None)):
-        return theirs.with_options(max_retries=0, timeout=timeout_s, http_client=_guarded(inside))
-    own = None if inside is None else _own(inside, timeout_s, made)
+        return theirs.with_options(max_retries=0, timeout=timeout_s, http_client=_guard_client(inside))
+    own = None if inside is None else _copy_once(inside, timeout_s, made)
     if own is None:
         return None
     if hasattr(theirs, "_post"):  # a resource of a client, such as its ``chat.completions``
@@ -415,16 +415,16 @@ def _is_http(client: Any) -> bool:
     return {"_transport", "_mounts"} <= getattr(client, "__dict__", {}).keys()
 
 
-def _guarded(theirs: Any) -> Any:
+def _guard_client(theirs: Any) -> Any:
     """Return a copy of an HTTP client, cookies and hooks included, with guarded transports."""
     mine = copy(theirs)
     mine.max_redirects = min(mine.max_redirects, _MAX_REDIRECTS)
-    mine._transport = _around(theirs._transport)
-    mine._mounts = {pattern: transport and _around(transport) for pattern, transport in theirs._mounts.items()}
+    mine._transport = _guard_transport(theirs._transport)
+    mine._mounts = {pattern: transport and _guard_transport(transport) for pattern, transport in theirs._mounts.items()}
     return mine
 
 
-def _around(transport: Any) -> GuardedTransport:
+def _guard_transport(transport: Any) -> GuardedTransport:
     own = own_connections(transport)
     return GuardedTransport(own, is_ours=own is not transport)
 

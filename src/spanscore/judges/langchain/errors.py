@@ -175,7 +175,8 @@ _LOADED = ("RateLimit", "Overloaded", "Throttl", "TooManyRequests", "ResourceExh
 _AWAY = ("OSError", "Connect", "Unavailable", "ServiceBusy", "RemoteProtocol", "ReadError", "WriteError")
 _TROUBLES = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined", "ContextOverflow": "too_long"}
 """Part of an exception's class name → error type, for responses that OpenAI's client or LangChain rejects."""
-_MOST_CAUSES = 5
+_MOST_CAUSES = 8
+"""Most chained exceptions that are inspected; a chain may be a cycle."""
 
 
 def judge_error(error: Exception, step: str, exchange: Exchange | None = None) -> JudgeError:
@@ -186,7 +187,7 @@ def judge_error(error: Exception, step: str, exchange: Exchange | None = None) -
         step: name of the prompt, with which the text begins.
         exchange: the exchange that the client's transport recorded; None if the transport is not this package's.
     """
-    causes = list(_causes(error))
+    causes = list(causes_of(error))
     ours = next((cause for cause in causes if isinstance(cause, JudgeError)), None)
     if ours is not None:
         return ours
@@ -245,7 +246,8 @@ def _has_word(classes: set[str], *words: str) -> bool:
     return any(word in name for name in classes for word in words)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes, the error first, at most eight."""
     cause: BaseException | None = error
     for _ in range(_MOST_CAUSES):
         if cause is None:

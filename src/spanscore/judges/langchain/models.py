@@ -62,34 +62,6 @@ class ClientSettings(TypedDict, total=False):
     model_kwargs: Mapping[str, Any] | None
 
 
-def client_settings(provider: str, settings: ClientSettings) -> dict[str, Any]:
-    """Return the arguments with which a chat model is created, besides its name.
-
-    If ``base_url`` is set, the application's key is never sent there. Only a key configured for this judge is, or ``none`` if
-    the client requires a key.
-
-    Raises:
-        ConfigurationError: a setting is invalid; no message contains a key.
-        NotReadyError: the configured variable or file does not contain a key.
-    """
-    parameters = dict(settings.get("model_kwargs") or {})
-    for name in parameters:
-        if name.endswith("api_key"):
-            raise ConfigurationError(f"model_kwargs names {name!r}; {HOW_TO_GIVE}")
-        if name in _OWN:
-            raise ConfigurationError(
-                f"model_kwargs contains {name!r}, which is a setting of its own: move it one level up"
-            )
-    key = _read_key(settings.get("api_key_env"), settings.get("api_key_file"))
-    if (address := settings.get("base_url")) is not None:
-        _check_address(address)
-        parameters["base_url"] = address
-        key = key or (_PLACEHOLDER_KEY if provider in KEYS else None)
-    if key is not None:
-        parameters["api_key"] = SecretStr(key)
-    return parameters
-
-
 def _check_address(address: str) -> None:
     parts = urlsplit(address)
     if parts.username or parts.password:
@@ -132,11 +104,29 @@ def _read_file(file: Path) -> str:
 def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
     """Create the chat model of a name. The name has the syntax of ``init_chat_model``.
 
+    If ``base_url`` is set, the application's key is never sent there. Only a key configured for this judge is, or ``none`` if
+    the client requires a key.
+
     Raises:
-        ConfigurationError: a library is missing (the message has the ``pip install`` line), the provider is unknown, or the
-            settings are invalid for it.
+        ConfigurationError: a library is missing (the message has the ``pip install`` line), the provider is unknown, or a
+            setting is invalid; no message contains a key.
+        NotReadyError: the configured variable or file does not contain a key.
     """
-    arguments = client_settings(name.partition(":")[0], client)
+    arguments = dict(client.get("model_kwargs") or {})
+    for argument in arguments:
+        if argument.endswith("api_key"):
+            raise ConfigurationError(f"model_kwargs names {argument!r}; {HOW_TO_GIVE}")
+        if argument in _OWN:
+            raise ConfigurationError(
+                f"model_kwargs contains {argument!r}, which is a setting of its own: move it one level up"
+            )
+    key = _read_key(client.get("api_key_env"), client.get("api_key_file"))
+    if (address := client.get("base_url")) is not None:
+        _check_address(address)
+        arguments["base_url"] = address
+        key = key or (_PLACEHOLDER_KEY if name.partition(":")[0] in KEYS else None)
+    if key is not None:
+        arguments["api_key"] = SecretStr(key)
     return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
 
 
@@ -215,10 +205,15 @@ _READ_IMAGES = (
 """Parts of the names of models that read images, for models without a LangChain profile."""
 
 
+def profile_of(model: Any) -> Mapping[str, Any]:
+    """Return the LangChain profile of a chat model; empty without one."""
+    profile = getattr(model, "profile", None)
+    return profile if isinstance(profile, Mapping) else {}
+
+
 def takes_images(model: Any) -> bool:
     """Whether a chat model reads images: by its LangChain profile, or by its name if the profile does not state it."""
-    profile = getattr(model, "profile", None)
-    stated = profile.get("image_inputs") if isinstance(profile, Mapping) else None
+    stated = profile_of(model).get("image_inputs")
     if isinstance(stated, bool):
         return stated
     name = model_name(model).lower()

@@ -6,6 +6,7 @@ import copy
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from spanscore import semconv
@@ -14,9 +15,7 @@ from spanscore.core.score import Direction, Scale
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, snake
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
-from spanscore.metrics.tool_calls import calls_in
-
-__all__ = ["DeepEvalMetric"]
+from spanscore.samples.tool_calls import calls_in
 
 _SINGLE = {
     "input": "user_input",
@@ -249,13 +248,14 @@ def _turns(messages: Sequence[Message]) -> list[Any]:
 def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
     """Return the last question with its answer and the tools called in between."""
     question, since = _since_last_question(sample.user_input)
+    calls = [*chain.from_iterable(map(calls_in, since))]
     answers = [said.content for said in since if isinstance(said, AIMessage) and said.content]
     expected = sample.reference_tool_calls
     return {
         "input": question,
         "actual_output": answers[-1] if answers else "",
         "expected_output": sample.reference,
-        "tools_called": _called(calls_in(since), [said for said in since if isinstance(said, ToolMessage)]) or [],
+        "tools_called": _called(calls, [said for said in since if isinstance(said, ToolMessage)]) or [],
         "expected_tools": None if expected is None else _called(expected, ()) or [],
     }
 

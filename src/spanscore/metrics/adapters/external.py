@@ -23,12 +23,10 @@ from spanscore.core.sample import Sample
 from spanscore.core.score import Scale, Score
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.langchain.client import BlockingCalls
-from spanscore.judges.langchain.errors import judge_error
+from spanscore.judges.langchain.errors import causes_of, judge_error
 from spanscore.judges.score_context import suppress_tracing
 from spanscore.metrics.kit.base import plain
 from spanscore.metrics.kit.judged import NamedMetric
-
-__all__ = ["ExternalMetric", "parameters_of", "snake"]
 
 T = TypeVar("T")
 
@@ -38,8 +36,6 @@ _UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
 """Parts of the names of exceptions that ragas, DeepEval, instructor and pydantic raise for an answer of the wrong shape."""
 _SILENT = logging.NullHandler()
 """Keeps a library's log lines, which may quote content, from stderr if the application has not set up logging."""
-_DEEPEST = 8
-"""Maximum number of chained exceptions that are inspected; a chain may be a cycle."""
 
 
 class ExternalMetric(NamedMetric):
@@ -155,25 +151,14 @@ async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 def _ours(error: Exception, name: str) -> Exception:
     """Return a JudgeError if the judge failed; return any other error unchanged, because the metric failed, not its judge."""
-    for cause in _causes(error):
+    causes = [cause for cause in causes_of(error) if isinstance(cause, Exception)]
+    for cause in causes:
         if isinstance(cause, TimeoutError):
             return JudgeTimeout(f"{name}: the judge did not answer in time ({type_name(cause)})")
         translated = judge_error(cause, name)
         if translated.error_type != JudgeError.error_type:  # the provider refused, or was not reached
             return translated
-    for cause in _causes(error):
+    for cause in causes:
         if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNPARSEABLE):
             return JudgeUnparseable(f"{name}: the judge's answer could not be read ({type_name(cause)})")
     return error
-
-
-def _causes(error: BaseException) -> list[Exception]:
-    """Return an error and its causes, the error first. The cause of a tenacity RetryError is the error of its last attempt."""
-    causes: list[Exception] = []
-    current: BaseException | None = error
-    while isinstance(current, Exception) and len(causes) < _DEEPEST:
-        causes.append(current)
-        attempt: Any = getattr(current, "last_attempt", None)  # tenacity.RetryError has this attribute
-        is_retry = attempt is not None and callable(getattr(attempt, "exception", None))
-        current = attempt.exception() if is_retry else current.__cause__ or current.__context__
-    return causes

@@ -16,8 +16,6 @@ from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, s
 from spanscore.metrics.kit.averages import COSINE
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding, kind_of
 
-__all__ = ["RagasMetric"]
-
 _COSINES = frozenset({"ResponseRelevancy", "AnswerRelevancy", "AnswerSimilarity", "SemanticSimilarity"})
 _LOWER_IS_BETTER = frozenset({"NoiseSensitivity"})
 _PASS_OR_FAIL = {"pass": 1.0, "fail": 0.0}

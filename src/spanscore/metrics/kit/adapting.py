@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, Field
@@ -19,7 +18,7 @@ from spanscore.judges.effects.middleware import prompt_order
 from spanscore.judges.rendering import SAMPLE_PARTS, fields_of
 from spanscore.metrics.kit.base import LANGUAGES
 from spanscore.metrics.kit.step import Step
-from spanscore.metrics.kit.tuned_prompts import digest_of, write_prompts
+from spanscore.metrics.kit.tuned_prompts import PromptsFile, digest_of
 from spanscore.metrics.kit.tuning import Marking, OnProgress
 from spanscore.protocols import Judge
 
@@ -50,7 +49,7 @@ class Translation(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapted:
+class Adapted(PromptsFile):
     """A metric with prompts in another language. Its file is for a metric's ``prompts: {file: …}``.
 
     Attributes:
@@ -67,7 +66,6 @@ class Adapted:
         reviewed: whether a person has read the translation. Set it to true in the file; until then the log has a warning.
     """
 
-    metric: Any
     language: str
     judge: str
     base_version: str
@@ -78,18 +76,6 @@ class Adapted:
     judge_calls: int
     cost_usd: float | None
     reviewed: bool = False
-
-    def save(self, path: str | Path) -> None:
-        """Write the file for ``prompts={"file": path}``.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
-        write_prompts(path, self.as_json())
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the content of the file as plain values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"metric": self.metric.name}
 
     def __str__(self) -> str:
         cost = "" if self.cost_usd is None else f", {format_usd(self.cost_usd)} USD"

@@ -126,26 +126,21 @@ COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
 NO_LENGTH = "the text has no words to compare"
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors, −1…1; None if the product of their lengths is 0, infinite or nan.
-
-    A nan would pass as below any threshold. The code is plain Python, because NumPy takes 100 ms to load.
-    """
-    length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
-    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length and isfinite(length) else None
-
-
 def compared(embeddings: Embedder, one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors of these embeddings; None if a lexical vector is all zeros (a text without words).
+    """Return the cosine of two vectors of these embeddings, −1…1; None if a lexical vector is all zeros (a text without words).
+
+    The code is plain Python, because NumPy takes 100 ms to load.
 
     Raises:
         JudgeUnparseable: a model's vector is not finite, all zeros or empty, or the vectors differ in size.
     """
-    near = cosine(one, other) if len(one) == len(other) else None
-    if near is None and not isinstance(embeddings, LexicalEmbedder):
-        sizes = f"{len(one)} and {len(other)} numbers"
-        raise JudgeUnparseable(f"embed: two vectors that cannot be compared: not finite, all zeros, empty, or {sizes}")
-    return near
+    length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other)) if len(one) == len(other) else 0.0
+    if length and isfinite(length):  # a nan would pass as below any threshold
+        return sum(x * y for x, y in zip(one, other, strict=True)) / length
+    if isinstance(embeddings, LexicalEmbedder):
+        return None
+    sizes = f"{len(one)} and {len(other)} numbers"
+    raise JudgeUnparseable(f"embed: two vectors that cannot be compared: not finite, all zeros, empty, or {sizes}")
 
 
 async def similarity(embeddings: Embedder, one: str, other: str) -> float | None:

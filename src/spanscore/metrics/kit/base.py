@@ -402,7 +402,9 @@ class BaseMetric:
         public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
         parameters = parameters_of_version(self.name, public)
         prompts = {name: self._texts_of(step) for name, step in self.steps.items()}
-        return {"parameters": parameters, "prompts": prompts, "scale": _plain_scale(self.scale)}
+        # Metrics of earlier releases had no ``categories`` and ``bad``, so these are left out while they are empty.
+        scale = {name: value for name, value in plain_parameter(self.scale).items() if value != []}
+        return {"parameters": parameters, "prompts": prompts, "scale": scale}
 
     def _texts_of(self, step: Step[Any]) -> Rendered:
         """Return the rendered prompt of a step without evidence."""
@@ -414,11 +416,6 @@ _OUTCOMES: Mapping[type[JudgeError], Outcome] = {
     JudgeRateLimited: Outcome.JUDGE_UNAVAILABLE,
     JudgeBudgetSpent: Outcome.BUDGET_EXHAUSTED,
 }
-
-
-def _plain_scale(scale: Scale) -> dict[str, Any]:
-    """Return a scale as JSON; without empty ``categories`` and ``bad``, which metrics of earlier releases did not have."""
-    return {name: value for name, value in plain_parameter(scale).items() if value != []}
 
 
 _NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires", "scale"})

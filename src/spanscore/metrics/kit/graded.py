@@ -1,36 +1,29 @@
-"""Base classes of metrics with a grade from the judge: by vote on one question, or as the mean of two questions."""
+"""GradedMetric: the base class of metrics whose judge gives a grade, a verdict or a category, by vote on one question."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from statistics import median_low
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from statistics import median_low, multimode
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
+from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model
 
-from spanscore.core.sample import Sample
+from spanscore.core.printable import did_you_mean
+from spanscore.core.sample import MultiTurnSample, Sample
 from spanscore.core.score import Direction, Scale, ScoreValue, Votes
-from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.effects.middleware import identity_of, prompt_order, reads_instructions
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.middleware import identity_of, prompt_order
 from spanscore.judges.rendering import Rendered, render
-from spanscore.metrics.kit.base import Finding, kind_of
+from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding, kind_of
 from spanscore.metrics.kit.bundle import ask_in_bundle, bundle_prompt
 from spanscore.metrics.kit.condition import reason_in
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.shown import (
-    DEFAULT_FIELDS,
-    ContextsHiddenWarning,
-    Fields,
-    contexts_hidden,
-    evidence_of,
-    fields_wanted,
-)
-from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, majority
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes
 
 Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
@@ -41,12 +34,41 @@ _TWO = 2
 _WIDEST = 1_000
 """Largest span of grades that is expanded into single grades; no rubric has more."""
 
+Fields: TypeAlias = Sequence[str] | Mapping[str, Collection[str]]
+"""Names of fields, such as ``response`` or ``reference:optional``; or kind of sample → such names, as in ragas."""
+
+ALL_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        SINGLE_TURN: ("user_input", "response", "retrieved_contexts", "reference_contexts", "reference"),
+        MULTI_TURN: ("user_input", "reference"),
+    }
+)
+"""Kind of sample → fields that a judge can be shown of it, in the order of the prompt."""
+DEFAULT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {SINGLE_TURN: ("user_input", "response", "reference"), MULTI_TURN: ALL_FIELDS[MULTI_TURN]}
+)
+"""Kind of sample → fields shown by default. Contexts are left out, as they would be most of the prompt."""
+_OPTIONAL: Final = ":optional"
+_CONTEXTS: Final = re.compile(
+    r"\b(?:(?<!out of )(?<!in the )(?:retrieved |given |provided )?contexts?(?! of\b)|documents?|documentation|passages?"
+    r"|(?<!open )(?<!open-)sources?(?! ?code)|retriev(?:ed|al)|excerpts?|snippets?|chunks?|search results?"
+    r"|knowledge base|cit(?:es?|ed|ing|ations?))\b",
+    re.IGNORECASE,
+)
+"""Words for contexts in an instruction or condition. ``open source``, ``source code`` and ``out of context`` do not match."""
+
+
+class ContextsHiddenWarning(UserWarning):
+    """A metric's instruction or condition mentions contexts, but ``fields`` is not given, so the judge does not see them."""
+
 
 T = TypeVar("T", bound=BaseModel)
 
 
 class GradedMetric(JudgedMetric):
-    """The mixin of a metric that shows the judge selected fields of a sample. A conversation is messages (in ragas: one text).
+    """The base class of a metric that shows the judge selected fields of a sample, and asks for one or more votes.
+
+    A conversation is shown as messages (in ragas: one text).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -64,6 +86,7 @@ class GradedMetric(JudgedMetric):
 
     base_version = "3"
     bundle: bool = False
+    _grade_field: ClassVar[str] = "score"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
 
     def __init__(
@@ -97,8 +120,19 @@ class GradedMetric(JudgedMetric):
 
     @property
     def advice(self) -> str | None:
-        """A warning about the metric's instructions and conditions, shown by ``spanscore check``; None = no warning."""
-        return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
+        """A warning, also by ``spanscore check``, if an instruction or condition mentions contexts that are not shown.
+
+        None = no warning.
+        """
+        for step in () if self.fields else self.steps.values():
+            word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
+            if word is not None:
+                return (
+                    f"{self.name}: its instruction or condition speaks of {word[0].lower()!r}, but the judge is shown no "
+                    "contexts; to show them, set fields: [user_input, response, retrieved_contexts], else name the fields that "
+                    "it reads"
+                )
+        return None
 
     def missing(self, sample: Sample) -> str | None:
         """Return a message on missing required fields, or on a sample without any shown field; None if it can be scored."""
@@ -108,9 +142,19 @@ class GradedMetric(JudgedMetric):
         return f"{self.name} needs at least one of {', '.join(self._shown[kind])}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
-        """Ask the metric's question once per vote and return the most frequent grade."""
+        """Ask the metric's question once per vote and return the most frequent grade, verdict or category."""
         evidence, (question,) = self.evidence(sample), self.questions
-        return await voted(lambda index: self.ask(question, evidence, vote_index=index), self.votes)
+        return await voted(
+            lambda index: self.ask(question, evidence, vote_index=index),
+            self.votes,
+            field=self._grade_field,
+            tie=self._break_tie,
+        )
+
+    def _break_tie(self, grades: Sequence[Any]) -> ScoreValue:
+        """Return the result of votes of which several are equally frequent."""
+        grade: ScoreValue = median_low(grades)
+        return grade
 
     async def _answer_step(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int, repair: bool) -> T:
         if not self.bundle:
@@ -134,6 +178,89 @@ class GradedMetric(JudgedMetric):
     def evidence(self, sample: Sample) -> dict[str, Any]:
         """Return the fields of a sample that the judge is shown."""
         return evidence_of(sample, self._shown[kind_of(sample)])
+
+
+def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
+    """Return field → value for the named fields that the sample has; a conversation as messages."""
+    shown = {name: getattr(sample, name, None) for name in names}
+    if isinstance(sample, MultiTurnSample) and "user_input" in shown:
+        shown["user_input"] = sample.messages()
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def fields_wanted(
+    metric: str, fields: Fields | None, required_columns: Fields | None
+) -> Mapping[str, tuple[str, ...]] | None:
+    """Return kind of sample → fields in the order of the prompt, an optional field as ``reference:optional``.
+
+    A list applies to each kind of sample that can have all required fields of the list.
+
+    Args:
+        metric: name of the metric, for the errors.
+        fields: the user's parameter ``fields``; None = the default.
+        required_columns: ragas's name for ``fields``; None or empty = the default.
+
+    Returns:
+        None if neither argument is given.
+
+    Raises:
+        ConfigurationError: both arguments are given; names are empty, unknown or not in a list; or a mapping's kind of sample
+            lacks a field; or, for a list, each kind lacks one.
+    """
+    if fields is not None and required_columns:
+        raise ConfigurationError(f"{metric}: fields and required_columns are two names of one parameter; give fields")
+    wanted = fields if fields is not None else required_columns or None
+    if wanted is None:
+        return None
+    named = _by_kind(metric, wanted)
+    kinds = {kind: names for kind, names in named.items() if _can_have(kind, names)}
+    if not kinds or (isinstance(wanted, Mapping) and len(kinds) < len(named)):
+        raise ConfigurationError(
+            f"{metric}: fields are {wanted!r}; {_lack(wanted, named)}. A single turn has "
+            f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
+        )
+    return {kind: _in_order(kind, names) for kind, names in kinds.items()}
+
+
+def _by_kind(metric: str, fields: Fields) -> dict[str, dict[str, bool]]:
+    """Return kind of sample → field → whether it is required; a list applies to every kind."""
+    if isinstance(fields, Mapping):
+        return {str(getattr(kind, "value", kind)): _marked(metric, names) for kind, names in fields.items()}
+    return dict.fromkeys(ALL_FIELDS, _marked(metric, fields))
+
+
+def _marked(metric: str, names: Any) -> dict[str, bool]:
+    """Return field → whether it is required."""
+    if isinstance(names, str) or not isinstance(names, Collection) or not names:
+        raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
+    marked: dict[str, bool] = {}
+    for name in names:
+        field = str(name).removesuffix(_OPTIONAL)
+        if field not in ALL_FIELDS[SINGLE_TURN]:
+            meant = did_you_mean(field, ALL_FIELDS[SINGLE_TURN])
+            raise ConfigurationError(
+                f"{metric}: fields has {name!r}; {meant and f'{meant} '}A field is one of "
+                f"{', '.join(ALL_FIELDS[SINGLE_TURN])}, each alone or with {_OPTIONAL} behind it"
+            )
+        marked[field] = marked.get(field, False) or field == name
+    return marked
+
+
+def _can_have(kind: str, marked: Mapping[str, bool]) -> bool:
+    """Whether a kind of sample has all required fields and at least one field."""
+    fields = ALL_FIELDS.get(kind, ())
+    return any(field in fields for field in marked) and all(field in fields for field in marked if marked[field])
+
+
+def _lack(wanted: Fields, named: Mapping[str, Mapping[str, bool]]) -> str:
+    for kind, marked in named.items() if isinstance(wanted, Mapping) else ():
+        if not _can_have(kind, marked):
+            return f"a {kind} sample has no {', '.join(field for field in marked if field not in ALL_FIELDS.get(kind, ()))}"
+    return "no kind of sample has them all"
+
+
+def _in_order(kind: str, marked: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(name if marked[name] else name + _OPTIONAL for name in ALL_FIELDS[kind] if name in marked)
 
 
 def check_bundles(metrics: Iterable[Any]) -> None:
@@ -257,132 +384,15 @@ async def voted(
         ask: coroutine function from the number of the vote, from 0, to an answer.
         number: number of votes.
         field: name of the answer field with the grade.
-        tie: function from all grades to the result if several grades are equally frequent.
+        tie: function from all grades to the result if several grades are equally frequent. An odd number of votes can tie,
+            too, because a vote can fail.
     """
     votes = await ask_votes(ask, number)
     grades: list[ScoreValue] = [getattr(vote, field) for vote in votes]
-    grade = majority(grades, tie=tie(grades))
+    grade, *others = multimode(grades)
+    if others:
+        grade = tie(grades)
     winner = votes[grades.index(grade)]
     split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
     value = grade if isinstance(grade, str) else float(grade)
     return Finding(value=value, explanation=split + reason_in(winner), votes=Votes(number, len(votes)))
-
-
-_ATTEMPTS = 5
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_AROUND = " \t\r\n.*_`'\""
-"""Characters that may surround the number if the answer is only a number."""
-
-
-class _Rated(BaseModel):
-    """An answer with ratings from a fixed set of whole numbers."""
-
-    allowed: ClassVar[tuple[int, ...]]
-
-    @field_validator("*")
-    @classmethod
-    def _is_allowed(cls, value: int) -> int:
-        if value not in cls.allowed:
-            raise ValueError(f"a rating is one of {cls.allowed}")
-        return value
-
-
-class _Rating(_Rated):
-    """An answer with one rating from a fixed set of whole numbers."""
-
-    rating: int
-
-    @classmethod
-    def from_plain_text(cls, text: str, _: Mapping[str, Any]) -> Self | None:
-        """Read a text that is only an allowed rating: "2", "2.0" and "**2**", not "It is a 2."; None for other texts."""
-        number = _NUMBER.fullmatch(text.strip(_AROUND))
-        rating = float(number.group()) if number else None
-        return cls(rating=int(rating)) if rating is not None and rating in cls.allowed else None
-
-
-class Rating024(_Rating):
-    """How far two answers agree."""
-
-    allowed = (0, 2, 4)
-
-
-class Rating012(_Rating):
-    """Ratings: not at all, in part, fully."""
-
-    allowed = (0, 1, 2)
-
-
-class Both012(_Rated):
-    """Two of them, of one thing."""
-
-    allowed = (0, 1, 2)
-
-    first: int
-    second: int
-
-
-class TwoRatings(JudgedMetric):
-    """Base class of metrics with two differently worded questions. The value is the mean of the two ratings / the highest
-    rating.
-
-    An unreadable rating is requested again, up to five times in all, which is cheaper than a repair. If the questions are
-    about the same texts, a chat model gets both questions in one call, because the texts are most of the tokens.
-
-    Attributes:
-        questions: the two steps. The outputs of both have one class.
-        both: name of the step that asks both questions in one call; None if the questions have different texts.
-    """
-
-    votes = 2
-    both: ClassVar[str | None] = None
-
-    def beginning(self, kind: str) -> tuple[str, int]:
-        """Return the first field of a sample in the prompts, and the number of questions: 1 if one call asks both."""
-        field, _ = super().beginning(kind)
-        return field, 1 if self.joint_step() and reads_instructions(self._judge) else self.votes
-
-    async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
-        """Ask both questions concurrently, each with its evidence, and return the mean of the readable ratings."""
-        both = self.joint_step() if reads_instructions(self._judge) else None
-        ratings: list[int] = []
-        if both:
-            with suppress(JudgeUnparseable):
-                answer = await both.ask(self._judge, evidence[0], repair=False)
-                ratings = [answer.first, answer.second]
-        if not ratings:
-            questions = list(zip(self.steps.values(), evidence, strict=True))
-            tried = 1 if both else 0
-            ratings = await ask_votes(lambda place: self._rating(*questions[place], tried), len(questions))
-        top = self.questions[0].output.allowed[-1]
-        lost = "" if len(ratings) == self.votes else "; the other rating could not be had"
-        return Finding(
-            value=sum(ratings) / top / len(ratings),
-            explanation=f"Rated {' and '.join(map(str, ratings))} on a scale of 0 to {top}{lost}.",
-            votes=Votes(requested=self.votes, received=len(ratings)),
-        )
-
-    async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
-        """Ask until a rating can be read, at most five times; ``tried`` is the number of attempts already made."""
-        unread = JudgeUnparseable(f"{step.name}: no attempt was made")
-        for attempt in range(tried, _ATTEMPTS):
-            try:
-                answer: _Rating = await step.ask(self._judge, evidence, vote_index=attempt, repair=False)
-            except JudgeUnparseable as error:
-                unread = error
-            else:
-                return answer.rating
-        raise unread
-
-    def _identity(self) -> dict[str, Any]:
-        """Return the values that are hashed into the version, with the prompt of the joined question."""
-        both, known = self.joint_step(), super()._identity()
-        joined = {} if both is None else {both.name: self._texts_of(both)}
-        return {**known, "prompts": {**known["prompts"], **joined}}
-
-    def joint_step(self) -> Step[Both012] | None:
-        """Return one step with both questions. None without ``both``, or if a question has examples, whose form differs."""
-        if self.both is None or any(question.examples for question in self.steps.values()):
-            return None
-        first, second = (question.instruction for question in self.steps.values())
-        instruction = f"Give two ratings, each on its own.\nFirst: {first}\nSecond: {second}"
-        return Step(name=self.both, instruction=instruction, output=Both012, fields=self.questions[0].fields)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from spanscore.core import loop
 from spanscore.core.sample import AnnotatedSample
-from spanscore.core.score import Scale, refuse_taken_name
+from spanscore.core.score import refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
 from spanscore.judges.effects.middleware import unwrapped
@@ -41,6 +41,7 @@ _FILE = "file"
 _LONG_FIELDS = frozenset({"retrieved_contexts", "reference_contexts", MULTI_TURN})
 """Fields, and a kind of sample, that are usually the longest part of a prompt."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+"""Names of metrics; names of attributes contain them."""
 
 
 class NamedMetric(BaseMetric):
@@ -57,8 +58,16 @@ class NamedMetric(BaseMetric):
     """
 
     def __init__(self, *, name: str | None = None, pass_at: float | None = None) -> None:
-        self.name = checked_name(self.name if name is None else name)
-        self.scale = passing_at(self.scale, pass_at)
+        self.name = self.name if name is None else name
+        if not isinstance(self.name, str) or not _NAME.match(self.name):
+            raise ConfigurationError(
+                f"metric name {self.name!r}: use lower snake case, such as 'harmless' or 'on_topic'"
+            )
+        refuse_taken_name(self.name)
+        if pass_at is not None:
+            if not isinstance(pass_at, int | float) or not 0.0 <= pass_at <= 1.0:
+                raise ConfigurationError(f"pass_at is {pass_at!r}; it is on the quality scale, between 0 and 1")
+            self.scale = replace(self.scale, pass_at=float(pass_at))
 
 
 class JudgedMetric(NamedMetric):
@@ -269,18 +278,6 @@ class JudgedMetric(NamedMetric):
         return prompts_in(prompts[_FILE], self.name, self.questions)
 
 
-def checked_name(name: str) -> str:
-    """Return a metric's name if it is valid; attribute names contain it.
-
-    Raises:
-        ConfigurationError: the name is not lower snake case, or is reserved.
-    """
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise ConfigurationError(f"metric name {name!r}: use lower snake case, such as 'harmless' or 'on_topic'")
-    refuse_taken_name(name)
-    return name
-
-
 def refuse_unknown(name: str, parameter: str, value: Any, choices: Any) -> None:
     """Refuse a value of a metric's parameter that is not in a ``Literal``.
 
@@ -289,19 +286,6 @@ def refuse_unknown(name: str, parameter: str, value: Any, choices: Any) -> None:
     """
     if value not in get_args(choices):
         raise ConfigurationError(f"{name}: {parameter} is {value!r}; it is one of {', '.join(get_args(choices))}")
-
-
-def passing_at(scale: Scale, pass_at: float | None) -> Scale:
-    """Return the scale with another pass mark, a quality from 0 to 1; None = the scale unchanged.
-
-    Raises:
-        ConfigurationError: the pass mark is not between 0 and 1.
-    """
-    if pass_at is None:
-        return scale
-    if not isinstance(pass_at, int | float) or not 0.0 <= pass_at <= 1.0:
-        raise ConfigurationError(f"pass_at is {pass_at!r}; it is on the quality scale, between 0 and 1")
-    return replace(scale, pass_at=float(pass_at))
 
 
 async def together(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:

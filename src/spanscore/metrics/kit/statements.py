@@ -15,12 +15,7 @@ from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.step import Step
 
-
-def _without_blanks(statements: list[str]) -> list[str]:
-    return [statement for statement in statements if key_of(statement)]
-
-
-NonBlank = Annotated[list[str], AfterValidator(_without_blanks)]
+NonBlank = Annotated[list[str], AfterValidator(lambda statements: [*filter(key_of, statements)])]
 """Statements in a judge's answer; blank statements are removed."""
 
 

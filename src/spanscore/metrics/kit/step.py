@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,14 +11,11 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from spanscore.core.prompt import Example, Prompt, PromptOrder
-from spanscore.core.score import ScoreValue
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.middleware import prompt_order
-from spanscore.metrics.kit.condition import BinaryAnswer, NotApplicableError, conditional, with_condition
+from spanscore.metrics.kit.condition import NotApplicableError, conditional, with_condition
 from spanscore.protocols import Judge
-
-__all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ask_votes", "majority", "odd", "overridden", "votes_wanted"]
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
 """Step name → ``{"instruction": …, "examples": […]}``, or one of these keys; or only ``file`` → path of a file by ``fit``."""
@@ -148,7 +144,6 @@ def _example(step: Step[Any], example: Any) -> Example:
 
 
 Answered = TypeVar("Answered")
-Vote = TypeVar("Vote", bound=ScoreValue)
 
 
 def votes_wanted(strictness: int) -> int:
@@ -180,8 +175,7 @@ async def ask_votes(ask: Callable[[int], Coroutine[Any, Any, Answered]], number:
     """
     if number == 1:  # the usual case of a critic: avoids a task and a turn of the loop
         return [await ask(0)]
-    results = await asyncio.gather(*(ask(i) for i in range(number)), return_exceptions=True)
-    return _answers(results)
+    return _answers(await asyncio.gather(*map(ask, range(number)), return_exceptions=True))
 
 
 def _answers(results: Sequence[Answered | BaseException]) -> list[Answered]:
@@ -194,14 +188,3 @@ def _answers(results: Sequence[Answered | BaseException]) -> list[Answered]:
     if len(nothing) > len(answers) or not answers:
         raise (nothing or rest)[0]
     return answers
-
-
-def majority(votes: Sequence[Vote], *, tie: Vote) -> Vote:
-    """Return the most frequent vote, or ``tie`` if several are equally frequent.
-
-    An odd number of votes can still tie, because a vote can fail.
-    """
-    if len(votes) == 1:
-        return votes[0]
-    (first, most), *others = Counter(votes).most_common()
-    return tie if any(count == most for _, count in others) else first

@@ -277,7 +277,9 @@ async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSa
             left_out["an equal sample comes before it, and the same sample may not teach and test"] += 1
         else:
             seen.add(shown)
-            samples.append(_labelled_sample(step, label, label.sample, evidence, verdict))
+            example = _demonstration(step, label, evidence, verdict) if len(shown) <= _MOST_SHOWN else None
+            group = ("line", label.line) if label.group is None else ("group", label.group)
+            samples.append(TuningSample(label.sample, evidence, verdict, group, example))
     notes = [f"{count} of {len(labels)} labels are left out: {why}" for why, count in left_out.items()]
     long = sum(labelled.example is None for labelled in samples)
     if long:
@@ -285,15 +287,10 @@ async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSa
     return LabelledSamples(step, tuple(samples), tuple(notes))
 
 
-def _labelled_sample(
-    step: VerdictStep, label: AnnotatedSample, sample: Sample, evidence: Mapping[str, Any], verdict: int
-) -> TuningSample:
-    shown = fenced(evidence)
+def _demonstration(step: VerdictStep, label: AnnotatedSample, evidence: Mapping[str, Any], verdict: int) -> Example:
     comment = label.label.comment if label.label else None
     output: dict[str, Any] = {step.reason: comment} if step.reason and comment else {}
-    example = Example(evidence, {**output, step.verdict: verdict})
-    group: Hashable = ("line", label.line) if label.group is None else ("group", label.group)
-    return TuningSample(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
+    return Example(evidence, {**output, step.verdict: verdict})
 
 
 def _verdicts(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> list[int]:
@@ -356,7 +353,37 @@ _MADE_BY = "make it by `spanscore tune` or `spanscore adapt`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class PromptsFile:
+    """The base of results whose fields are the content of a file for ``prompts={"file": path}``.
+
+    Attributes:
+        metric: the metric with the prompts of the file.
+    """
+
+    metric: Any
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, which is replaced if it exists.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        with writing(path):
+            text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
+            Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of the file as plain values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: _plain(value) for name, value in values.items()} | {"metric": self.metric.name}
+
+
+def _plain(value: Any) -> Any:
+    return {**value._asdict(), "after": value.after, "p": value.p} if isinstance(value, Paired) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted(PromptsFile):
     """The result of fitting a judge to human labels. It can be printed, and written to a file for ``prompts: {file: …}``.
 
     Attributes:
@@ -376,7 +403,6 @@ class Fitted:
         notes: limits of the result, one sentence each.
     """
 
-    metric: Any
     kept: bool
     step: str
     fitted_to: str
@@ -390,23 +416,6 @@ class Fitted:
     judge_calls: int
     cost_usd: float | None
     notes: tuple[str, ...] = ()
-
-    def save(self, path: str | Path) -> None:
-        """Write the file for ``prompts={"file": path}``, with the unchanged metric's prompts if no candidate is kept.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
-        write_prompts(path, self.as_json())
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the content of the file as plain values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {
-            "metric": self.metric.name,
-            "chosen": _plain_pair(self.chosen),
-            "tested": _plain_pair(self.tested),
-        }
 
     def __str__(self) -> str:
         return "\n".join([self._verdict(), *self._way(), *self.notes, *self._sent()])
@@ -451,25 +460,6 @@ class Fitted:
         if examples := change.get("examples"):
             yield "\nSent with every question from now on, as demonstrations (they contain your users' texts):"
             yield from (json.dumps(example, ensure_ascii=False) for example in examples)
-
-
-def _plain_pair(paired: Paired | None) -> dict[str, Any] | None:
-    return None if paired is None else {**paired._asdict(), "after": paired.after, "p": paired.p}
-
-
-def write_prompts(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write a file for ``prompts={"file": path}``.
-
-    Args:
-        path: the file, replaced if it exists.
-        values: its content as JSON values: ``metric``, ``fitted_to`` and ``prompts``, and facts for its readers.
-
-    Raises:
-        ConfigurationError: the file cannot be written.
-    """
-    with writing(path):
-        text = json.dumps(values, ensure_ascii=False, indent=2) + "\n"
-        Path(path).write_bytes(text.encode("utf-8", "replace"))  # the judge reads a lone surrogate as ?, too
 
 
 def prompts_in(path: Any, metric: str, own: Sequence[Step[Any]]) -> Mapping[str, Any]:

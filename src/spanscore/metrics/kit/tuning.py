@@ -38,7 +38,7 @@ from spanscore.metrics.kit.tuned_prompts import (
     split,
     verdict_step,
 )
-from spanscore.protocols import Judge, Redactor
+from spanscore.protocols import Redactor
 from spanscore.samples.redaction import redacted, redacted_sample
 
 if TYPE_CHECKING:  # a metric loads this module when it is fitted
@@ -141,17 +141,6 @@ def answers_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list
     return [score.value == labelled.verdict if _says(score) else None for score, labelled in pairs]
 
 
-def refuse_silence(scores: Sequence[Score]) -> None:
-    """Refuse scores without a single verdict, as they cannot rank a judge.
-
-    Raises:
-        JudgeError: no score has a verdict.
-    """
-    if not any(map(_says, scores)):
-        why, error_type = _why(scores[0]), scores[0].error_type
-        raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {why}", error_type=error_type)
-
-
 def _says(score: Score) -> bool:
     return score.value is not None and not score.source
 
@@ -174,66 +163,6 @@ class Rewritten(BaseModel):
     """A proposed instruction."""
 
     instruction: str = Field(min_length=1, max_length=4_000)
-
-
-class Miss(NamedTuple):
-    """A labelled sample that the judge got wrong, with the judge's verdict."""
-
-    labelled: TuningSample
-    said: float
-
-
-def misses_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list[Miss]:
-    """Return the labelled samples with a verdict that differs from the human's."""
-    pairs = zip(scores, samples, strict=True)
-    return [
-        Miss(labelled, score.number)
-        for score, labelled in pairs
-        if score.number is not None and score.number != labelled.verdict
-    ]
-
-
-async def proposals(
-    model: Judge, instruction: str, misses: Sequence[Miss], *, number: int, seed: int
-) -> list[str | None]:
-    """Request new instructions from a model, concurrently, and return them; None for a request without a usable answer.
-
-    Raises:
-        JudgeBudgetSpent: the budget of the score context is spent.
-
-    Args:
-        model: the model that proposes instructions.
-        instruction: the instruction in force.
-        misses: labelled samples that the judge got wrong; each proposal is shown a random few. Empty = no request.
-        number: number of proposals.
-        seed: seed of the random draws.
-    """
-    if not misses:
-        return [None] * number
-    return await asyncio.gather(*(_proposal(model, instruction, misses, place, seed) for place in range(number)))
-
-
-async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], place: int, seed: int) -> str | None:
-    shown = Random(f"{seed}/{place}").sample(list(misses), min(_MISSES_SHOWN, len(misses)))
-    prompt = Prompt(
-        step=REWRITE_STEP,
-        instruction=_REWRITE,
-        evidence={
-            "instruction": instruction,
-            "cases": [
-                {"shown": miss.labelled.evidence, "judge": miss.said, "people": miss.labelled.verdict} for miss in shown
-            ],
-        },
-        output=Rewritten,
-        vote_index=place,
-    )
-    try:
-        answer = await ask(model, prompt)
-    except JudgeBudgetSpent:
-        raise
-    except JudgeError:
-        return None
-    return answer.instruction.strip() or None if isinstance(answer, Rewritten) else None
 
 
 _FEWEST = 20
@@ -372,18 +301,52 @@ class FittingRun:
         sets = self._demonstrations(step, parts.shown)
         if self.rewriter is None:
             return [step.prompts(examples) for examples in sets], []
-        misses = misses_in(await marking.mark(self.metric, parts.shown), parts.shown)
         every = 1 if self.demonstrations == 0 else 2  # with 2, every other candidate has a new instruction
         places = range(0, len(sets), every)
-        instructions = await proposals(
-            self.rewriter, step.question.instruction, misses, number=len(places), seed=self.seed
-        )
+        instructions = await self._rewrite(step.question.instruction, parts.shown, marking, len(places))
         by_place = dict(zip(places, instructions, strict=True))
         words = [step.prompts(examples, by_place.get(place)) for place, examples in enumerate(sets)]
         lost = f"the rewriter returned no usable instruction for {instructions.count(None)} of {len(instructions)} requests"
         return [candidate for candidate in words if candidate != step.prompts_in_force], [
             lost
         ] if None in instructions else []
+
+    async def _rewrite(
+        self, instruction: str, shown: Sequence[TuningSample], marking: Marking, number: int
+    ) -> list[str | None]:
+        """Return new instructions by the rewriter, which sees labels that the judge got wrong; None for each lost request.
+
+        No request is made if the judge got no label wrong.
+
+        Raises:
+            JudgeBudgetSpent: the budget of the score context is spent.
+        """
+        pairs = zip(await marking.mark(self.metric, shown), shown, strict=True)
+        misses = [
+            {"shown": labelled.evidence, "judge": score.number, "people": labelled.verdict}
+            for score, labelled in pairs
+            if score.number is not None and score.number != labelled.verdict
+        ]
+        if not misses:
+            return [None] * number
+        return await asyncio.gather(*(self._propose(instruction, misses, place) for place in range(number)))
+
+    async def _propose(self, instruction: str, misses: Sequence[Mapping[str, Any]], place: int) -> str | None:
+        cases = Random(f"{self.seed}/{place}").sample(misses, min(_MISSES_SHOWN, len(misses)))
+        prompt = Prompt(
+            step=REWRITE_STEP,
+            instruction=_REWRITE,
+            evidence={"instruction": instruction, "cases": cases},
+            output=Rewritten,
+            vote_index=place,
+        )
+        try:
+            answer = await ask(self.rewriter, prompt)
+        except JudgeBudgetSpent:
+            raise
+        except JudgeError:
+            return None
+        return answer.instruction.strip() or None if isinstance(answer, Rewritten) else None
 
     def _demonstrations(self, step: VerdictStep, shown: Sequence[TuningSample]) -> list[tuple[Example, ...]]:
         """Return the demonstrations of each candidate; the present demonstrations if the fit must not change them."""
@@ -411,10 +374,17 @@ class FittingRun:
     async def _answers(
         self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], marking: Marking
     ) -> list[Answers]:
-        """Return the answers of each metric. A metric may have no verdict, if its demonstrations are too long."""
-        scores = [await marking.mark(metric, samples) for metric in metrics]
-        refuse_silence([score for own in scores for score in own])
-        return [answers_in(own, samples) for own in scores]
+        """Return the answers of each metric. A metric may have no verdict, if its demonstrations are too long.
+
+        Raises:
+            JudgeError: no metric has a verdict, so the judge cannot be ranked.
+        """
+        by_metric = [await marking.mark(metric, samples) for metric in metrics]
+        scores = [score for own in by_metric for score in own]
+        if not any(map(_says, scores)):
+            why, error_type = _why(scores[0]), scores[0].error_type
+            raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {why}", error_type=error_type)
+        return [answers_in(own, samples) for own in by_metric]
 
 
 def warnings_for(labels: int) -> list[str]:
