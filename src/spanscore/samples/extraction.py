@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from spanscore import semconv
 from spanscore.config.capture import Extract
+from spanscore.core.codecs.media import with_images_of
 from spanscore.core.codecs.messages import (
     ASSISTANT,
     TOOL,
@@ -35,7 +36,6 @@ from spanscore.core.sample import (
 from spanscore.core.score import Outcome
 from spanscore.core.span import CUT, Unit
 from spanscore.samples.contexts import AnswerContexts, contexts_in
-from spanscore.samples.images import with_images_of
 from spanscore.samples.question_answer import (
     ModelTexts,
     TextMatch,

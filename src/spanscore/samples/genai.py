@@ -9,7 +9,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.config.capture import Extract
-from spanscore.core.codecs.media_markers import join_marked_blocks, mark_media
+from spanscore.core.codecs.media import add_unit_images, join_marked_blocks, mark_media
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
 from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.codecs.text import as_text, from_wire, is_cut
@@ -19,7 +19,6 @@ from spanscore.core.sample import Samples
 from spanscore.core.span import Attributes, NoContent, SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.samples.extraction import no_sample, samples_of
-from spanscore.samples.images import add_unit_images
 from spanscore.samples.question_answer import QUESTION_KEYS, final_text
 from spanscore.samples.texts import RetrievedDocument, retrieved_in
 from spanscore.samples.view import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spanscore.core.codecs.media_markers import is_marker
+from spanscore.core.codecs.media import is_marker
 from spanscore.core.codecs.messages import is_message, message_text, role_of, text_message
 from spanscore.core.codecs.text import as_text, from_wire, safe_text
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from spanscore import semconv
-from spanscore.core.codecs.media_markers import is_marker
+from spanscore.core.codecs.media import is_marker
 from spanscore.core.codecs.messages import USER, calls_by_id, is_made, joined, message_text, role_of, text_message
 from spanscore.core.span import SpanData, Unit
 from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from spanscore import semconv
 from spanscore.core.codecs import snapshot as types
-from spanscore.core.codecs.media_markers import images_in, mark_media
+from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     ASSISTANT,
     MADE,
@@ -32,7 +32,6 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
-from spanscore.core.codecs.sample_images import add_images
 from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
 from spanscore.core.codecs.text import (
     MAX_CHARS,

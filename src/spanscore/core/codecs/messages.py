@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spanscore.core.codecs.media import MODALITY, media_part
+from spanscore.core.codecs.media import MODALITY, has_words, media_part
 from spanscore.core.codecs.text import as_text, from_wire, jsonable, safe_text
 from spanscore.core.log import is_a
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
@@ -202,7 +202,6 @@ def _id(value: Any) -> str | None:
 # Tool calls and their results are blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
 # (``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
 
-_WORDED = ("text", "content", "page_content")
 _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
 )
@@ -241,7 +240,7 @@ def joined(content: Any) -> Any:
     words = parts(content)
     if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
         return "".join(part["content"] for part in words)
-    return [media_part(block) if _shows(block) else block for block in content]
+    return [media_part(block) if _kind(block) in MODALITY and not has_words(block) else block for block in content]
 
 
 def as_parts(listed: list[Any]) -> list[Any]:
@@ -261,15 +260,6 @@ def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
         return _tool_response_part(block) if kind.endswith(_ANSWERED) else None
     key = next((key for key in _WRAPPED if is_a(block.get(key), dict)), None)
     return None if key is None else _WRAPPED[key](block[key])
-
-
-def _shows(block: Any) -> bool:
-    """Whether a block of a tool's answer is binary, or a reference to binary content. A document's words are an answer."""
-    if _kind(block) not in MODALITY:
-        return False
-    source = block.get("source")
-    worded = is_a(source, dict) and source.get("type") in {"text", "content"}
-    return not worded and not any(is_a(block.get(key), str) for key in _WORDED)
 
 
 def _part(block: Any) -> dict[str, Any] | None:

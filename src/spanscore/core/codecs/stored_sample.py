@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from spanscore.core.codecs.media_markers import images_in, mark_media
+from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     MADE,
     TOOL,
@@ -31,7 +31,6 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
-from spanscore.core.codecs.sample_images import add_images
 from spanscore.core.codecs.text import MAX_DEPTH, json_in
 from spanscore.core.codecs.tool_definitions import tool_definitions
 from spanscore.core.printable import did_you_mean
