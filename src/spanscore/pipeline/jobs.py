@@ -18,10 +18,9 @@ from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
-from spanscore.samples.measures import add_measures
+from spanscore.samples.on_demand import add_measures, add_tools
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
-from spanscore.samples.tools import add_tools
 
 REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
 
