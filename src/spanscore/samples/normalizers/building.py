@@ -271,8 +271,7 @@ def _run(inputs: Any, outputs: Any) -> dict[str, Any]:
 
 
 def _model(inputs: Any, outputs: Any) -> dict[str, Any]:
-    prompts, answers = ([] if inputs is None else prompts_in(inputs)), ([] if outputs is None else answers_in(outputs))
-    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
+    return {semconv.INPUT_MESSAGES: prompts_in(inputs) or None, semconv.OUTPUT_MESSAGES: answers_in(outputs) or None}
 
 
 def _tool(inputs: Any, outputs: Any) -> dict[str, Any]:

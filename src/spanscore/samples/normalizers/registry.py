@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.core.plugins import Entry, Registry
 from spanscore.core.span import CUT, Attributes, SpanData
 from spanscore.protocols import SpanNormalizer
-from spanscore.samples.normalizers.older import with_body
+from spanscore.samples.normalizers.genai import with_body
 
 _ROOM: Final = "spanscore.samples.normalizers"
 TRANSLATIONS: Final = Registry(
