@@ -39,9 +39,8 @@ class SecretMask:
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         shown = {form: text for value, text in (texts or {}).items() for form in (value, repr(value)[1:-1]) if value}
-        self._shown = dict(
-            sorted(shown.items(), key=lambda one: -len(one[0]))
-        )  # a longer secret is replaced before a secret that it contains
+        # A longer secret is replaced before a secret that it contains.
+        self._shown = dict(sorted(shown.items(), key=lambda pair: -len(pair[0])))
         words = "|".join(map(re.escape, self._shown))
         self._found = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
 
