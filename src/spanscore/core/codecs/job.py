@@ -362,7 +362,6 @@ _NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
 _SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
 _OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
 _REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: SAYS_REMOTE, True: IS_REMOTE}
-_HEX: Final = 16
 
 
 def request_of_unit(
@@ -415,7 +414,7 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
     for span in spans:
         try:
             data = span_data_of(span)
-            key = UnitKey(data.trace_id, int(str(data.attributes.get(semconv.FORWARDED_UNIT)), _HEX))
+            key = UnitKey(data.trace_id, int(str(data.attributes.get(semconv.FORWARDED_UNIT)), 16))
         except (UnreadableRequest, ValueError) as error:
             unreadable(error)
         else:
@@ -461,11 +460,6 @@ def _make_unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
 
 
 def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
-    """Return the samples on a root; None if it has no samples.
-
-    Raises:
-        ValueError: the bytes cannot be decoded.
-    """
     encoded = next((span.attributes[_SAMPLES] for span in spans if _SAMPLES in span.attributes), None)
     if encoded is None:
         return None
@@ -483,7 +477,7 @@ def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
     for name, mark in marks.items():
         if name.startswith(semconv.SAMPLING_DECISION):
             threshold, _, rule = str(mark).partition(" ")
-            decided[name.removeprefix(semconv.SAMPLING_DECISION)] = UpstreamDecision(True, int(threshold, _HEX), rule)
+            decided[name.removeprefix(semconv.SAMPLING_DECISION)] = UpstreamDecision(True, int(threshold, 16), rule)
     no_content = marks.get(_NO_CONTENT)
     return replace(
         span,

@@ -164,16 +164,11 @@ def _add_response(values: dict[str, Any], generation: GenerationSnapshot) -> Non
     values[semconv.RESPONSE_MODEL] = _first_text(metadata, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
     own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_LANGCHAIN_IDS) else None
     values[semconv.RESPONSE_ID] = _first_text(metadata, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
-    if _is_cached(usage):
+    cost = _dict(usage).get("total_cost")
+    if type(cost) is int and cost == 0:  # set by LangChain's cache, if it answered (langchain-core 1.8.3)
         values[semconv.RUN_CACHED] = True
     else:
         _add_tokens(values, [usage, llm_output, reported, info])
-
-
-def _is_cached(usage: Any) -> bool:
-    """Whether LangChain's cache answered; the cache then sets the cost in ``usage_metadata`` to 0 (langchain-core 1.8.3)."""
-    cost = _dict(usage).get("total_cost")
-    return type(cost) is int and cost == 0
 
 
 def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
@@ -186,10 +181,7 @@ def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
 
 
 def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
-    """Return the counts of a report, each from its first place. Iterates over the report's keys, because most places are
-    missing.
-    """
-    counts: dict[str, tuple[int, float]] = {}
+    counts: dict[str, tuple[int, float]] = {}  # each count from its first place; most places are missing
     for key, value in report.copy().items():  # the application may own and edit it
         if type(key) is not str or value is None:
             continue
@@ -578,16 +570,10 @@ def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[st
 
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
-    """Whether a value consists of messages.
-
-    Args:
-        loose: also accept plain texts, because the value's key means messages.
-    """
-    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_chat_message(
-        value
-    ):
+    """Whether a value consists of messages; ``loose`` also accepts plain texts, because the value's key means messages."""
+    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage):
         return True
-    if loose and is_a(value, str):
+    if is_chat_message(value) or (loose and is_a(value, str)):
         return True
     if not is_a(value, list, tuple) or is_a(value, types.DocumentSnapshot, types.CommandSnapshot, types.Opaque):
         return False
@@ -597,9 +583,8 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
 def _answers(generation: Any) -> list[dict[str, Any]]:
     if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
-    return (
-        [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, types.GenerationSnapshot) else []
-    )
+    choices = generation[0] if is_a(generation, types.GenerationSnapshot) else ()
+    return [answer for choice in choices for answer in _answer(choice)]
 
 
 def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
@@ -614,9 +599,7 @@ def _tool_result(output: Any) -> Any:
     if is_a(output, types.MessageSnapshot):
         return render_value(joined(output[1]))
     if is_a(output, types.CommandSnapshot):
-        results = [
-            _tool_result(message) for message in _messages_of_command(output) if is_a(message, types.MessageSnapshot)
-        ]
+        results = [_tool_result(each) for each in _messages_of_command(output) if is_a(each, types.MessageSnapshot)]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)

@@ -131,11 +131,8 @@ def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a message split after each group of tool results, because providers run their own tools within one answer."""
     rounds: list[list[Mapping[str, Any]]] = [[]]
     for part in _parts(message):
-        if (
-            part.get("type") != "tool_call_response"
-            and rounds[-1]
-            and rounds[-1][-1].get("type") == "tool_call_response"
-        ):
+        before = rounds[-1][-1].get("type") if rounds[-1] else None
+        if before == "tool_call_response" and part.get("type") != before:
             rounds.append([])
         rounds[-1].append(part)
     return [message] if len(rounds) == 1 else [{**message, "parts": parts} for parts in rounds]
@@ -372,9 +369,8 @@ def dict_message(item: dict[str, Any]) -> dict[str, Any]:
     role = role_of(item["role"]) or item["role"]
     content = item.get("content")
     if role == TOOL:
-        results = (
-            [part for part in parts(content) if part["type"] == "tool_call_response"] if is_a(content, list) else []
-        )
+        answers = parts(content) if is_a(content, list) else []
+        results = [part for part in answers if part["type"] == "tool_call_response"]
         return {"role": TOOL, "parts": results or [response_part(item, content)]}
     called = item.get("tool_calls")
     calls = [call_part(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
@@ -449,15 +445,11 @@ def words_of(text: str) -> str:
     events = [*_events(text_of_lf)]
     if None in events or not (len(events) > 1 or text_of_lf.endswith("\n\n")):
         return text
-    texts = [*_each([data for data in events if data and data[0].strip() != _DONE])]
-    return "".join(texts) if any(texts) else text
-
-
-def _each(datas: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the words of each event. A space after every ``data:`` belongs to the format, not to the token."""
+    datas = [data for data in events if data and data[0].strip() != _DONE]
+    # A space after every ``data:`` belongs to the format, not to the token.
     spaced = all(line[:1] in ("", " ") for data in datas for line in data)
-    for data in datas:
-        yield _event_text("\n".join([line[spaced:] for line in data]))
+    texts = [_event_text("\n".join([line[spaced:] for line in data])) for data in datas]
+    return "".join(texts) if any(texts) else text
 
 
 def _events(text: str) -> Iterator[list[str] | None]:
@@ -467,10 +459,8 @@ def _events(text: str) -> Iterator[list[str] | None]:
         for line in block.split("\n"):
             field = _FIELD.fullmatch(line)
             is_event = is_event or field is not None
-            if field is None:
-                data[-1:] = (
-                    [f"{data[-1]}\n{line}"] if data else []
-                )  # the writer did not escape the line break of a token
+            if field is None:  # the writer did not escape the line break of a token
+                data[-1:] = [f"{data[-1]}\n{line}"] if data else []
             elif field[1] == "data":
                 data.append(field[2])
             elif field[1] == "event":

@@ -220,15 +220,10 @@ def times_in(body: bytes, start: int, end: int) -> bytes:
     length = body[at + 1]
     named = at + 2 + length
     if body[at] != _NAME or length >= _MORE or named + _NAMED_SIZE > end or _NAMED(body, named) != _KIND_AND_TIMES:
-        return _times_anywhere(body[start:end])
+        head = SpanHead.FromString(body[start:end])
+        times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
+        return bytes(times.SerializeToString())
     return body[named + _KIND_SIZE : named + _NAMED_SIZE]
-
-
-def _times_anywhere(raw: bytes) -> bytes:
-    """Return the bytes of a span's start and end fields, whatever the order of its fields."""
-    head = SpanHead.FromString(raw)
-    times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
-    return bytes(times.SerializeToString())
 
 
 def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:

@@ -71,7 +71,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
         scope=scope.name if scope is not None else "",
         kind=readable.kind.name.lower(),
         status=STATUS[readable.status.status_code.value],
-        attributes=structured(attributes),
+        attributes=WireAttributes(attributes),
         metadata=metadata_of(attributes),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
@@ -214,11 +214,6 @@ class WireAttributes(Attributes):
     def _all(self) -> Mapping[str, Any]:
         self.wire = {}
         return super()._all()
-
-
-def structured(attributes: Mapping[str, Any]) -> WireAttributes:
-    """Return attributes from the wire with content as structures, parsed when it is first read."""
-    return WireAttributes(attributes)
 
 
 def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, pairwise
@@ -132,11 +132,8 @@ def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
     """Return a tool's output (a text or a value), the documents in the artifact (or the value), and the id of the call."""
     fields = _message_fields(value) if type(value) is dict else None
     if fields is not None and _role(fields) == TOOL:
-        return (
-            joined(fields.get("content")),
-            documents_of(unfolded(fields.get("artifact"))),
-            _text(fields, "tool_call_id"),
-        )
+        documents = documents_of(unfolded(fields.get("artifact")))
+        return joined(fields.get("content")), documents, _text(fields, "tool_call_id")
     if type(value) is dict and value.keys() == _COMMAND:
         return _command_answer(value)
     shown = unfolded(value)
@@ -235,19 +232,15 @@ def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(value: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    fields = ((name, value[name]) for name in ("resume", "update", "goto"))
-    return {
-        "type": "Command",
-        **{name: unfolded(inner, depth - 1) for name, inner in fields if inner not in (None, [])},
-    }
+    fields = {name: value[name] for name in ("resume", "update", "goto") if value[name] not in (None, [])}
+    return {"type": "Command", **{name: unfolded(inner, depth - 1) for name, inner in fields.items()}}
 
 
 def _command_answer(value: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]], str | None]:
     update = value["update"]
     listed = update.get(_MESSAGES_KEY) if type(update) is dict else None
-    answers = [
-        tool_answer(message) for message in (listed if type(listed) is list else ()) if _is_tool_message(message)
-    ]
+    messages = listed if type(listed) is list else ()
+    answers = [tool_answer(message) for message in messages if _is_tool_message(message)]
     if not answers:
         return unfolded(value), [], None
     results = [result for result, _, _ in answers]
@@ -279,8 +272,7 @@ def conversation_of(items: list[Any]) -> list[Message]:
     return [message for place, item in enumerate(items) for message in _messages(place, item)]
 
 
-def looks_like_messages(value: Any) -> bool:
-    """Whether a value is a list of dicts with a role or a type, as messages are."""
+def _looks_like_messages(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) and ("role" in one or "type" in one) for one in value)
 
 
@@ -507,11 +499,6 @@ def _field(name: str, value: Any) -> Any:
 
 
 def _tools_in(value: Any) -> Any:
-    """Return the tools of a record.
-
-    Raises:
-        SampleError: a tool has no name.
-    """
     listed = _literal(_TOOLS, value) if isinstance(value, str) else value
     if not isinstance(listed, list):
         return listed  # the model refuses it
@@ -524,17 +511,16 @@ def _tools_in(value: Any) -> Any:
     return tool_definitions([*chain.from_iterable(tools)])  # the last definition of a name counts
 
 
-def _read_rubrics(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: text for key, text in value.items() if text is not None}
-
-
 def _read_usage(value: Mapping[Any, Any]) -> dict[str, Any]:
     """Return token counts by our names, from ours or from those of OpenAI's chat API; any other count is left out."""
     names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
     return {ours: value.get(ours, value.get(theirs)) for ours, theirs in names.items()}
 
 
-_OBJECTS: Final = {"rubrics": _read_rubrics, "usage": _read_usage}
+_OBJECTS: Final[Mapping[str, Callable[[Mapping[Any, Any]], Any]]] = {
+    "rubrics": lambda value: {key: text for key, text in value.items() if text is not None},
+    "usage": _read_usage,
+}
 
 
 def _listed(name: str, value: Any) -> Any:
@@ -545,11 +531,7 @@ def _listed(name: str, value: Any) -> Any:
 
 
 def _list_in(name: str, text: str) -> Any:
-    """Return the list in a text.
-
-    Raises:
-        SampleError: the text begins like a list of texts, and is not valid.
-    """
+    """Return the list in a text. Raises SampleError if the text begins like a list of texts, and is not valid."""
     is_texts, inner = name in _TEXTS, text.strip().removeprefix("[")
     if inner == text.strip():  # no bracket
         return [text] if is_texts else text
@@ -569,15 +551,13 @@ def _messages_in(text: str) -> Any:
     if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
         return text
     literal = _literal("user_input", text)
-    return literal if looks_like_messages(literal) else text
+    return literal if _looks_like_messages(literal) else text
 
 
 def _literal(name: str, text: str) -> Any:
-    """Read a list or dict from a cell.
+    """Read a list or dict of JSON or Python from a cell, or raise SampleError.
 
-    Raises:
-        SampleError: the text is neither JSON nor Python. The printed form of a NumPy array, ``['a' 'b']``, is rejected,
-            because Python would read its two texts as one.
+    The printed form of a NumPy array, ``['a' 'b']``, is rejected, because Python would read its two texts as one.
     """
     try:
         return json_in(text)
