@@ -132,15 +132,15 @@ def conversation_of(
     turn_messages = view.turn()
     opened, turn = _opened(view, question, turn_messages), _apart(_without_humans(turn_messages, answer), view.callers)
     history = history_of(view, question, answering)
-    calls = TurnCalls(
-        view, [*turn_of(opened), *turn]
-    )  # a single model call has the earlier calls of its turn in its prompt
+    # A single model call has the earlier calls of its turn in its prompt.
+    calls = TurnCalls(view, [*turn_of(opened), *turn])
     if not any((opened, turn, history, calls.made, view.tools)):
         return None, []  # a question and an answer
     after = _after_question(view, opened, turn, calls, has_history=bool(history))
     if after is None:
         return None, []
-    messages, left_out = calls.answered([*history, *_asked(opened, question), *after])
+    opening: list[Message] = [] if question is None else [HumanMessage(content=question)]
+    messages, left_out = calls.answered([*history, *(sample_messages(opened) if opened else opening), *after])
     notes = [f"left out of the conversation: {left_out} tool results that no message before them asked for"]
     return MultiTurnSample(user_input=_ended(messages, turn, answer)), notes if left_out else []
 
@@ -167,15 +167,12 @@ def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | 
     may be the last: an agent with a response format answers so.
     """
     last = messages[-1] if messages else None
-    if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or _ends_with_tool(turn):
+    ends_with_tool = bool(turn) and role_of(turn[-1].get("role")) == TOOL
+    if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or ends_with_tool:
         return messages
     now = takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
     is_said = any(isinstance(message, AIMessage) and message.content == answer for message in now)
     return messages if is_said else [*messages, AIMessage(content=answer)]
-
-
-def _ends_with_tool(turn: Sequence[GenAIMessage]) -> bool:
-    return bool(turn) and role_of(turn[-1].get("role")) == TOOL
 
 
 def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
@@ -190,10 +187,6 @@ def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[G
 
 def _is_call(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "tool_call"
-
-
-def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message]:
-    return sample_messages(opened) if opened else _said(HumanMessage, question)
 
 
 def _opened(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
@@ -213,10 +206,6 @@ def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[Ge
     return [message for message in turn if not is_human(message)]
 
 
-def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]:
-    return [] if text is None else [by(content=text)]
-
-
 # --- extract --------------------------------------------------------------------------------------------------------
 
 
@@ -224,11 +213,6 @@ def find_question(extract: Extract, view: UnitView, model_texts: ModelTexts, ans
     """Find the text of the question. ``answering`` is the run that gave the answer; None = unknown."""
     place = extract.user_input
     return question_in(view, model_texts, answering) if place is None else _at(place, view, question_text)
-
-
-def find_answer(extract: Extract, view: UnitView, model_texts: ModelTexts) -> TextMatch:
-    """Find the text of the answer. An empty answer counts as an answer."""
-    return answer_in(view, model_texts) if extract.response is None else _at(extract.response, view, answer_text)
 
 
 def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
@@ -303,7 +287,8 @@ def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
 def samples_of(view: UnitView, extract: Extract) -> Samples:
     """Make the samples of a unit, with notes as ``reason``, or return the reason of their absence; safe for any payload."""
     model_texts = ModelTexts(view)
-    answer = find_answer(extract, view, model_texts)
+    place = extract.response
+    answer = answer_in(view, model_texts) if place is None else _at(place, view, answer_text)
     answering = model_texts.answering(answer.value)
     question = find_question(extract, view, model_texts, answering)
     match = find_contexts(extract, view, model_texts, answering)
@@ -318,7 +303,15 @@ def samples_of(view: UnitView, extract: Extract) -> Samples:
     contexts: AnswerContexts = match.value
     prompt = None if answering is None else last_human_text(answering.asked)
     user_input = with_images_of(question.value, prompt, contexts.texts or ())
-    single, left_out = _add_references(_single(user_input, answer.value, contexts), view.expected)
+    single, left_out = _add_references(
+        SingleTurnSample(
+            user_input=user_input,
+            response=answer.value,
+            retrieved_contexts=contexts.texts,
+            retrieved_context_ids=contexts.ids,
+        ),
+        view.expected,
+    )
     conversation, refused = conversation_of(view, question.value, answer.value, answering)
     multi, more = (None, []) if conversation is None else _add_references(conversation, view.expected)
     notes = dict.fromkeys([*left_out, *refused, *more])
@@ -371,15 +364,6 @@ def _source(question: TextMatch, answer: TextMatch) -> str | None:
     """Return the source of the question or the answer, whichever is less certain."""
     sources = [match.source for match in (question, answer) if match.source is not None]
     return None if not sources else str(max(sources, key=list(TextSource).index))
-
-
-def _single(question: str | None, answer: str | None, contexts: AnswerContexts) -> SingleTurnSample:
-    return SingleTurnSample(
-        user_input=question,
-        response=answer,
-        retrieved_contexts=contexts.texts,
-        retrieved_context_ids=contexts.ids,
-    )
 
 
 def _add_references(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:

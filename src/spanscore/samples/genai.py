@@ -124,9 +124,12 @@ def _waits_inside(unit: Unit, view: UnitView, waiting: Sequence[SpanData]) -> bo
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
-    tools, retrievers, models = _by_operation(operations)
-    callers = sorted(models, key=lambda span: span.end_ns)
-    within = by_id(unit) if _has_agents(operations, root) else {}
+    tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
+    retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
+    models = [span for operation, span in operations if operation in semconv.MODEL_OPERATIONS]
+    callers = sorted((span for span in models if span.no_content is None), key=lambda span: span.end_ns)
+    has_agents = any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
+    within = by_id(unit) if has_agents else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
@@ -195,32 +198,13 @@ def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootVa
     """Return an input or output; the beginning of cut JSON is left out and marked as cut."""
     if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
         return RootValue(messages, cut=True)
-    return RootValue(
-        messages,
-        mark_media(value),
-        cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT)),
-    )
+    is_cut_away = value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT))
+    return RootValue(messages, mark_media(value), cut=is_cut_away)
 
 
 def _came_over_a_wire(span: SpanData) -> bool:
     """Return whether a limit may have cut a span's content; spanscore's own spans of this process are never cut."""
     return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
-
-
-def _by_operation(
-    operations: Sequence[tuple[str, SpanData]],
-) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
-    """Return the spans of tools, of retrievers, and of models with content."""
-    tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
-    retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
-    models = [
-        span for operation, span in operations if operation in semconv.MODEL_OPERATIONS and span.no_content is None
-    ]
-    return tools, retrievers, models
-
-
-def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
-    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
 
 
 _RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
@@ -295,27 +279,23 @@ def _tool(span: SpanData) -> ToolRun:
 def _documents_are_cut(span: SpanData) -> bool:
     """Return whether an attribute limit cut a retriever's documents, and its span has no other copy."""
     attributes = span.attributes
-    return attributes.get(semconv.CONTENT_CUT) is True and not isinstance(
-        attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
-    )
+    documents = attributes.get(semconv.RETRIEVAL_DOCUMENTS)
+    return attributes.get(semconv.CONTENT_CUT) is True and not isinstance(documents, (list, tuple))
 
 
 def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[RetrievedDocument]]:
     """Return the documents of retrievers, possibly none, or of tools' artifacts. Failed runs have no documents."""
-    with_documents = [
-        span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))
-    ]
-    outer = topmost(with_documents, with_documents, unit)
-    return [_read_documents(span) for span in outer]
+    listed = ((span, span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)) for span in spans)
+    with_documents = [span for span, documents in listed if isinstance(documents, (list, tuple))]
+    return [_read_documents(span) for span in topmost(with_documents, with_documents, unit)]
 
 
 def _read_documents(span: SpanData) -> list[RetrievedDocument]:
     documents = retrieved_in(mark_media([*span.attributes[semconv.RETRIEVAL_DOCUMENTS]]))
     if span.scope != semconv.CAPTURE_SCOPE:
         return documents
-    return [
-        RetrievedDocument(document.content or "", document.id) for document in documents
-    ]  # spanscore's capture has every text, so the page was empty
+    # spanscore's capture has every text, so a page without one was empty.
+    return [RetrievedDocument(document.content or "", document.id) for document in documents]
 
 
 def _searching(

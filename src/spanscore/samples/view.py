@@ -219,10 +219,7 @@ def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
     for span in unit.spans:
         prompts = span.attributes.get(semconv.INPUT_MESSAGES)
         listed = prompts if isinstance(prompts, list) and span is not unit.root else []
-        humans = [
-            message for message in listed if isinstance(message, dict) and message.get("id") and is_human(message)
-        ]
-        if humans:
+        if humans := [item for item in listed if isinstance(item, dict) and item.get("id") and is_human(item)]:
             yield humans
 
 

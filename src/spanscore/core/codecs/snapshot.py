@@ -183,7 +183,6 @@ MAX_ITEMS = 1_000
 MANY_NUMBERS = 32
 """Longer lists that begin with a number are vectors: copied in one step, with their elements shared."""
 
-
 Copier = Callable[[Any], Any]
 """A live value → its kept parts."""
 
