@@ -343,9 +343,18 @@ def wire_of(span: SpanData) -> Mapping[str, Any]:
     return (attributes.wire or attributes) if isinstance(attributes, WireAttributes) else attributes
 
 
-def plain_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with a GenAI name and without quotes."""
-    return {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
+def plain_of(raw: Mapping[str, Any], operation: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes with a GenAI name and without quotes, with the operation and the conversation's id.
+
+    Args:
+        raw: a span's attributes as received.
+        operation: the span's operation.
+        metadata: metadata of the run, which may have the id of the conversation.
+    """
+    plain = {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
+    plain[semconv.OPERATION_NAME] = operation
+    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    return plain
 
 
 def in_genai_names(

@@ -278,9 +278,8 @@ def _no_content() -> NoContent:
 def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool's arguments and result; Strands writes them as messages of one part."""
     content = _conventional(raw_content)
-    parts = [
-        part for name in _TALKS for message in _listed(content.get(name)) for part in _listed(message.get("parts"))
-    ]
+    messages = (message for name in _TALKS for message in _listed(content.get(name)))
+    parts = [part for message in messages for part in _listed(message.get("parts"))]
     attributes = {
         semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
         semconv.TOOL_CALL_RESULT: next((joined(part["response"]) for part in parts if "response" in part), None),

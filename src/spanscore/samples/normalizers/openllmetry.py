@@ -83,9 +83,8 @@ class OpenLLMetry:
             return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
-        raw_content = (
-            {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
-        )  # its neighbours have the same content
+        # A step's neighbours have the same content.
+        raw_content = {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
@@ -123,10 +122,8 @@ def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
 
 
 def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    plain = plain_of(raw)
+    plain = plain_of(raw, operation, metadata)
     plain.pop(semconv.AGENT_NAME, None)  # OpenLLMetry names every chain an agent
-    plain[semconv.OPERATION_NAME] = operation
-    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
         plain[semconv.TOOL_CALL_ID] = _call_id(raw)
@@ -191,7 +188,7 @@ def _under(value: Any, key: str) -> Any:
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     inputs, outputs = _arguments(_of(raw_content, _INPUTS)), _of(raw_content, _OUTPUTS)
-    # from LangChain's callback
+    # LangChain's callback writes such a dict.
     if isinstance(outputs, dict) and "output" in outputs and outputs.keys() <= {"output", "kwargs"}:
         outputs = outputs["output"]
     return content_of(semconv.EXECUTE_TOOL, inputs, outputs)
