@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO, TypeAlias
 
@@ -27,6 +28,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+@dataclass(slots=True, eq=False)
 class ProcessLock:
     """A lock that one process at a time holds, until it releases it or ends in any way. Never blocks, never raises.
 
@@ -36,9 +38,8 @@ class ProcessLock:
         path: empty file that represents the lock; created if it is missing, and never removed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
+    _path: Path
+    _file: int | None = field(default=None, init=False)
 
     def take(self) -> bool:
         """Take the lock if no other process holds it; return whether this process holds the lock."""

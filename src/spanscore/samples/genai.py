@@ -225,7 +225,7 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    return ModelRun(partial(_asked, span), said, agent, text=_unread(span), variables=partial(_template_of, span))
+    return ModelRun(partial(_asked, span), said, agent, _unread(span), partial(_template_of, span))
 
 
 def _template_of(span: SpanData) -> Mapping[str, Any]:

@@ -44,43 +44,33 @@ class RootValue:
         return {**self.value, self.key: list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
 
 
+@dataclass(eq=False)
 class ModelRun:
     """The input and the output of one call of a model.
 
-    Args:
-        ask: function that returns the input, called on first need because most runs' inputs are never read.
-        text: input as received JSON; None if it is known in another form only.
-        variables: function that returns the variables of the prompt's template by name; None = no template is known.
-
     Attributes:
+        ask: function that returns the input, called on first need because most runs' inputs are never read.
         said: messages of the output.
         agent: name of the agent that made the call; None for the unit's own agent, and if no span has a name.
+        text: input as received JSON; None if it is known in another form only.
+        read_variables: function that returns ``variables``; None = no template is known.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[], Sequence[GenAIMessage]],
-        said: Sequence[GenAIMessage],
-        agent: str | None = None,
-        *,
-        text: str | None = None,
-        variables: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:
-        self._ask = ask
-        self._text = text
-        self._variables = variables
-        self.said = said
-        self.agent = agent
+    ask: Callable[[], Sequence[GenAIMessage]]
+    said: Sequence[GenAIMessage]
+    agent: str | None = None
+    text: str | None = None
+    read_variables: Callable[[], Mapping[str, Any]] | None = None
 
     @cached_property
     def asked(self) -> Sequence[GenAIMessage]:
         """Messages of the input, instructions first."""
-        return self._ask()
+        return self.ask()
 
     @property
     def variables(self) -> Mapping[str, Any]:
         """Variables of the prompt's template by name, JSON parsed; empty if no template is known."""
-        return self._variables() if self._variables is not None else {}
+        return self.read_variables() if self.read_variables is not None else {}
 
     @cached_property
     def may_hold_calls(self) -> bool:
@@ -89,7 +79,7 @@ class ModelRun:
 
     def may_hold(self, *marks: str) -> bool:
         """Return whether the input may have any of these texts; JSON may escape any letter."""
-        text = self._text
+        text = self.text
         return text is None or any(mark in text for mark in marks) or "\\u" in text
 
 

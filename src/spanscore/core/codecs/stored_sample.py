@@ -582,10 +582,8 @@ def _has_neighbouring_texts(text: str) -> bool:
 
 def _fault(error: ValidationError) -> str:
     """Return the error and the actual type of each field, because pydantic's own text quotes the value."""
-    faults = [
-        f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}, not {type(entry['input']).__name__}"
-        if entry["type"].endswith("_type")
-        else f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
-        for entry in error.errors(include_url=False)
-    ]
-    return "; ".join(dict.fromkeys(faults))
+    faults = dict[str, None]()
+    for entry in error.errors(include_url=False):
+        actual = f", not {type(entry['input']).__name__}" if entry["type"].endswith("_type") else ""
+        faults[f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}{actual}"] = None
+    return "; ".join(faults)

@@ -7,6 +7,7 @@ import time as time_time
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -215,15 +216,13 @@ def _dumps(value: Any) -> str:
     return text
 
 
+@dataclass(slots=True, eq=False)
 class _Rendering:
     """The remaining budget of one ``jsonable`` call."""
 
-    __slots__ = ("_chars", "_nodes", "_special")
-
-    def __init__(self, special: Mapping[type, Special]) -> None:
-        self._special = special
-        self._nodes = MAX_NODES
-        self._chars = MAX_CHARS
+    _special: Mapping[type, Special]
+    _nodes: int = MAX_NODES
+    _chars: int = MAX_CHARS
 
     def render(self, value: Any, depth: int) -> Any:
         kind = type(value)

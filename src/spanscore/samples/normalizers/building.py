@@ -241,16 +241,10 @@ _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
 """Texts that instrumentations write for a missing input or output."""
 
 
-def parsed(value: Any) -> Any:
-    """Return the structure in a text; a text that happens to be JSON (``5``, ``true``) stays a text."""
+def parsed(value: Any, kinds: type | tuple[type, ...] = (dict, list)) -> Any:
+    """Return the structure in a text, as JSON or as Python prints it; a text of another kind (``5``, ``true``) stays a text."""
     parsed_value = value_of(value)
-    return parsed_value if isinstance(parsed_value, (dict, list)) else value
-
-
-def object_in(value: Any) -> Any:
-    """Return the object in a text, as JSON or as Python prints it; other texts, including lists, unchanged."""
-    parsed_value = value_of(value)
-    return parsed_value if isinstance(parsed_value, dict) else value
+    return parsed_value if isinstance(parsed_value, kinds) else value
 
 
 def text_or_none(value: Any) -> Any:
@@ -265,7 +259,7 @@ def content_of(operation: str, inputs: Any, outputs: Any) -> dict[str, Any]:
 
 def _run(inputs: Any, outputs: Any) -> dict[str, Any]:
     return {
-        **side(object_in(inputs), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(parsed(inputs, dict), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
@@ -433,10 +427,13 @@ def named(operation: str, name: str) -> dict[str, Any]:
     return {_NAMES[operation]: name} if operation in _NAMES else {}
 
 
-def json_at(held: Mapping[str, Any], name: str) -> Any:
-    """Return the value under a name; JSON texts are parsed."""
-    value = held.get(name)
-    return from_wire(value) if isinstance(value, str) else value
+def json_at(held: Mapping[str, Any], *names: str) -> Any:
+    """Return the value under the first of the names that exists; JSON texts are parsed. None without a name."""
+    for name in names:
+        if name in held:
+            value = held[name]
+            return from_wire(value) if isinstance(value, str) else value
+    return None
 
 
 def tool_content(arguments: str, result: str) -> Render:

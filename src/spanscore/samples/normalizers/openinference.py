@@ -22,7 +22,8 @@ from spanscore.samples.normalizers.building import (
     content_of,
     in_genai_names,
     is_langchain_agent,
-    object_in,
+    json_at,
+    parsed,
     plain_of,
     positions,
     prompts_in,
@@ -124,9 +125,8 @@ def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> 
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = raw.get(semconv.OPENINFERENCE_METADATA)
-    parsed_value = from_wire(text) if isinstance(text, str) else text
-    return parsed_value if isinstance(parsed_value, dict) else {}
+    metadata = json_at(raw, semconv.OPENINFERENCE_METADATA)
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -175,7 +175,7 @@ _PYTHON: Final = ("{'", "[{'")
 
 def _input(raw_content: Mapping[str, Any]) -> Any:
     """Return the input; an object is parsed even without a mime type, because many writers omit it."""
-    return object_in(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
+    return parsed(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), dict)
 
 
 def _output(raw_content: Mapping[str, Any]) -> Any:

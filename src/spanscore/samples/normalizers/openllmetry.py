@@ -25,6 +25,7 @@ from spanscore.samples.normalizers.building import (
     conversation_of,
     in_genai_names,
     is_langchain_agent,
+    json_at,
     plain_of,
     value_of,
     wire_of,
@@ -165,17 +166,12 @@ def _no_content(scope: str) -> NoContent:
     return _IN_RECORDS if False in legacy else _OFF
 
 
-def _of(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
-    text = next((raw_content[name] for name in names if name in raw_content), None)
-    return from_wire(text) if isinstance(text, str) else text
-
-
 _STREAMED: Final = {"input": ""}
 """LangChain's input at the start of a streamed run."""
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _under(_of(raw_content, _INPUTS), "inputs"), _of(raw_content, _OUTPUTS)
+    inputs, outputs = _under(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
     ended = outputs.get("kwargs") if isinstance(outputs, dict) else None
     if inputs == _STREAMED and isinstance(ended, dict):
         inputs = ended.get("inputs", inputs)
@@ -187,7 +183,7 @@ def _under(value: Any, key: str) -> Any:
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _arguments(_of(raw_content, _INPUTS)), _of(raw_content, _OUTPUTS)
+    inputs, outputs = _arguments(json_at(raw_content, *_INPUTS)), json_at(raw_content, *_OUTPUTS)
     # LangChain's callback writes such a dict.
     if isinstance(outputs, dict) and "output" in outputs and outputs.keys() <= {"output", "kwargs"}:
         outputs = outputs["output"]
@@ -203,7 +199,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.RETRIEVAL, _of(raw_content, _INPUTS), _of(raw_content, _OUTPUTS))
+    return content_of(semconv.RETRIEVAL, json_at(raw_content, *_INPUTS), json_at(raw_content, *_OUTPUTS))
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}

@@ -103,10 +103,9 @@ def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = (next((name for name in names if name in raw_content), "") for names in (_ARGUMENTS, _ANSWERS))
     return {
-        semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, inputs),
-        semconv.TOOL_CALL_RESULT: json_at(raw_content, outputs),
+        semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, *_ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: json_at(raw_content, *_ANSWERS),
     }
 
 

@@ -113,7 +113,7 @@ def _said(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    called = json_at(raw_content, next((name for name in _CALLED if name in raw_content), ""))
+    called = json_at(raw_content, *_CALLED)
     listed = called if isinstance(called, list) else []
     return parts([{**call, "type": "tool-call"} for call in listed if isinstance(call, dict)])
 
