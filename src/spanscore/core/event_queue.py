@@ -249,8 +249,6 @@ class EventQueue(Generic[_To]):
         """Append an event, O(1), without waiting for the reader. Returns False if a hard bound was reached: it is dropped.
 
         Args:
-            to: receiver of the event.
-            event: the event.
             size_bytes: approximate bytes of the event's content.
             never_drop: keep the event above the bounds, because it begins or ends a unit; ``admits`` bounds the units.
         """

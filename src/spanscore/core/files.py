@@ -323,7 +323,6 @@ def check_disk(path: Path, mounts: str | None = None) -> None:
     """Make sure that a file is on a disk of this machine, as far as that can be detected.
 
     Args:
-        path: the file.
         mounts: content in the form of ``/proc/self/mountinfo``; None = that file. Without it, every disk is accepted.
 
     Raises:

@@ -82,8 +82,6 @@ def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (),
     """Return ``did you mean 'faithfulness'?``; empty if no name is similar.
 
     Args:
-        name: the misspelt name.
-        known: names to search.
         likely: suggestions to use as they are, without a search.
         most: maximum number of suggestions.
     """

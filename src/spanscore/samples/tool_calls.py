@@ -38,7 +38,6 @@ class AnsweredMessage:
     """A message of a conversation with the results of its calls.
 
     Attributes:
-        message: the message.
         open: calls without a result.
         answered: calls with their results.
     """
@@ -144,7 +143,6 @@ class ToolCallingMessage:
 
     Attributes:
         run_index: position of the message's run among the unit's runs.
-        message: the message.
         calls: calls of the message, in its order.
     """
 
@@ -165,7 +163,6 @@ class TurnCalls:
     """The tool calls of a unit's turn.
 
     Args:
-        view: the unit.
         root_messages: the root's messages of the turn.
 
     Attributes:

@@ -98,9 +98,6 @@ class UnitView:
     """A unit in one form for every extractor. An extractor fills it from spans; ``extraction`` reads it.
 
     Attributes:
-        unit: the unit.
-        input: the root's input.
-        output: the root's output.
         models: model runs in the order of their ends, without models inside a tool.
         retrievals: documents of each retriever run in the order of their starts, without retrievers inside another.
         artifacts: documents in the artifacts of tool runs, in the order of their starts.
@@ -291,12 +288,7 @@ def by_id(unit: Unit) -> Mapping[int, SpanData]:
 
 
 def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
-    """Return the spans around a span, the nearest first; a loop of parents ends.
-
-    Args:
-        span: span of a unit.
-        within: spans of the unit by their ids.
-    """
+    """Return the spans around a span, the nearest first; a loop of parents ends. ``within`` has the unit's spans by id."""
     above: dict[int, SpanData] = {}
     parent = span.parent_id
     while parent is not None and parent in within and parent not in above and parent != span.span_id:

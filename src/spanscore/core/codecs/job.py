@@ -72,12 +72,8 @@ class UnreadableJob:
 def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     """Return a job as one JSON object, without the fields that only this process can use (``taken_s``, ``held_until_s``).
 
-    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``.
-
-    Args:
-        job: the job.
-        resource: resource of this process, for spans without one: the scoring process may have another release or service
-            name.
+    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``. Spans without a resource
+    get that of this process, because the scoring process may have another release or service name.
     """
     unit, undecided = _fields_of(job.unit), job.undecided
     facts = None
@@ -374,8 +370,7 @@ def request_of_unit(
     """Return a unit as an ``ExportTraceServiceRequest``.
 
     Args:
-        unit: the unit.
-        decisions: decisions of the metrics that sample it.
+        decisions: decisions of the metrics that sample the unit.
         content: span id → the span's attributes, redacted for export.
         resource: resource of spans without one.
         samples: redacted samples of a submitted unit; None for every other unit.

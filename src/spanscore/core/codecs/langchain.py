@@ -444,9 +444,7 @@ def _sample_of(rendered: list[Message]) -> SingleTurnSample | MultiTurnSample:
 def bound_tools(invocation_params: Any) -> list[dict[str, Any]]:
     """Return the tools that are bound to a model, in the form of the GenAI conventions; empty without any.
 
-    Args:
-        invocation_params: parameters of the run's start, with the tools in the form of the provider's API. Tools that are
-            Python objects are left out.
+    The parameters of the run's start have them in the form of the provider's API. Tools that are Python objects are left out.
     """
     parameters = _dict(invocation_params)
     listed = parameters.get("tools") or parameters.get("functions")
@@ -481,12 +479,7 @@ def completion_content(prompts: Any, generation: Any) -> dict[str, Any]:
 
 
 def retriever_content(query: Any, documents: Any) -> dict[str, Any]:
-    """Return the content of a retriever's span.
-
-    Args:
-        query: snapshot of the query.
-        documents: snapshot of the retrieved documents; None if the retriever failed, so their number is unknown.
-    """
+    """Return the content of a retriever's span from snapshots; no documents (None) if the retriever failed."""
     content: dict[str, Any] = {}
     if query is not None:
         content[semconv.RETRIEVAL_QUERY] = as_text(render_value(query))

@@ -328,9 +328,7 @@ def _texts_of(sample: Sample) -> Iterator[str]:
 def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sample:
     """Return a sample with the images that the keys in its texts refer to; images that it has keep their numbers.
 
-    Args:
-        sample: the sample.
-        find: returns key → image; called only if a text has a key.
+    ``find`` returns key → image, and is called only if a text has a key.
     """
     if not any(_KEY.search(text) for text in _texts_of(sample)):
         return sample
@@ -363,11 +361,7 @@ def _number_images(
 ) -> Sample:
     """Return a sample with images, and with their numbers in the markers.
 
-    Args:
-        sample: the sample.
-        pattern: matches a marker, with the key of its image as a group.
-        images: key → image.
-        lacking: returns the text in place of a marker without an image.
+    ``pattern`` matches a marker, with the key of its image as a group. ``lacking`` replaces a marker without an image.
     """
     own = sample.images or []
     keys = [*dict.fromkeys(key for text in _texts_of(sample) for key in pattern.findall(text) if key in images)]

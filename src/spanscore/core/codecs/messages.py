@@ -214,11 +214,9 @@ _NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
 
 
 def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
-    """Return a message's content as parts. An empty text has no part: a message without parts has an empty text.
+    """Return a text, a content block or a list of blocks as parts. An empty text has no part.
 
-    Args:
-        content: a text, a content block or a list of blocks.
-        calls_apart: whether the message has its tool calls elsewhere; blocks that repeat them are then left out.
+    If the message has its tool calls elsewhere (``calls_apart``), blocks that repeat them are left out.
     """
     if is_a(content, str):
         return [{"type": "text", "content": content}] if content else []

@@ -255,12 +255,9 @@ def taken_apart(body: bytes) -> ParsedRequest:
 
 
 def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
-    """Return a span as ``SpanData``; spans of one origin share their resource. An end before the start is replaced by the
-    start.
+    """Return a valid span as ``SpanData``; spans of one origin share their resource.
 
-    Args:
-        span: a valid span.
-        mended: counts corrected errors.
+    An end before the start is replaced by the start, and counted in ``mended``.
 
     Raises:
         UnreadableRequest: the bytes after the ids are not a span.
@@ -321,9 +318,7 @@ def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
 def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
     """Return a ``Span`` message with more attributes, which are appended to the message's bytes.
 
-    Args:
-        raw: the message.
-        attributes: values of type bool, int, float and text, and lists of them.
+    Values are of type bool, int, float and text, and lists of them.
     """
     more = Span()
     for name, value in attributes.items():

@@ -207,13 +207,7 @@ def _no_parent(body: bytes, start: int, end: int) -> bytes:
 
 
 def times_in(body: bytes, start: int, end: int) -> bytes:
-    """Return the bytes of a span's start and end fields; empty if the span has neither.
-
-    Args:
-        body: the request.
-        start: begin of a span that was read.
-        end: end of the span.
-    """
+    """Return the bytes of the start and end fields of a span that was read; empty if the span has neither."""
     at = start + _NAME_AT
     if body[at] == _PARENT[0]:
         at += _PARENT_SIZE
@@ -292,9 +286,7 @@ class ScopePlace(NamedTuple):
 def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     """Return the scopes of an ``ExportTraceServiceRequest``; None if it does not have the form of the SDKs, or is invalid.
 
-    Args:
-        body: the request.
-        rejected: receives error → number of invalid spans.
+    ``rejected`` receives error → number of invalid spans.
     """
     whole = _one_scope(body, rejected)
     if whole is not None:
@@ -360,11 +352,7 @@ _Parts = tuple[list[_Place], list[_Place], str]
 def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
     """Return the positions of a message's fields; None if it has other fields than the three, or a field exceeds it.
 
-    Args:
-        body: the request.
-        at: begin of the message.
-        end: end of the message.
-        read: reads consecutive second fields and returns their end; those fields are then left out of the result.
+    ``read`` reads consecutive second fields and returns their end; those fields are then left out of the result.
     """
     first: list[_Place] = []
     second: list[_Place] = []

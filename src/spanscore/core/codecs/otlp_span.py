@@ -214,10 +214,7 @@ def log_records(request: Any) -> Iterator[tuple[str, Any]]:
 def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord | None:
     """Return the content in a ``LogRecord`` message; None if it has no content, or no span id.
 
-    Args:
-        record: the message.
-        scope: instrumentation scope of the record.
-        held: the record's attributes, as plain values.
+    ``held`` are the record's attributes, as plain values.
     """
     ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
     if not all(ids):

@@ -217,12 +217,7 @@ class WireAttributes(Attributes):
 
 
 def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return the content of attributes from the wire, parsed.
-
-    Args:
-        wire: the received attributes.
-        unread: names of content that may stay unparsed, if it is a list, until it is read.
-    """
+    """Return the content of attributes from the wire, parsed. Lists under the names of ``unread`` are parsed when read."""
     content: dict[str, Any] = {}
     for name, value in wire.items():
         if name in unread and type(value) is str and value.startswith("["):
@@ -271,5 +266,4 @@ class HashedResource(Resource):
         return super().__hash__()
 
     def __hash__(self) -> int:
-        """Return the SDK's hash of these attributes."""
         return self._hash

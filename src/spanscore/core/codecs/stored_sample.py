@@ -100,9 +100,7 @@ def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
 def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
     """Return an unfolded message, or a list that has only messages, as messages; ``[]`` for every other value.
 
-    Args:
-        value: the unfolded value.
-        loose: also accept plain texts, because the value's key means messages.
+    ``loose`` also accepts plain texts, because the value's key means messages.
     """
     one = message_from(value, loose=loose)
     if one is not None:
@@ -113,12 +111,7 @@ def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
 
 
 def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
-    """Return an unfolded value as a message; None for every other value.
-
-    Args:
-        value: a dict with a role, or ``["user", text]``.
-        loose: also accept a plain text.
-    """
+    """Return a dict with a role, ``["user", text]`` or, if ``loose``, a text as a message; None for every other value."""
     if type(value) is str:
         return text_message(USER, value) if loose else None
     if type(value) is list:

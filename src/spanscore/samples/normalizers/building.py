@@ -338,13 +338,7 @@ def wire_of(span: SpanData) -> Mapping[str, Any]:
 
 
 def plain_of(raw: Mapping[str, Any], operation: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with a GenAI name and without quotes, with the operation and the conversation's id.
-
-    Args:
-        raw: a span's attributes as received.
-        operation: the span's operation.
-        metadata: metadata of the run, which may have the id of the conversation.
-    """
+    """Return the attributes with a GenAI name and without content, the operation, and the conversation's id."""
     plain = {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
     plain[semconv.OPERATION_NAME] = operation
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)

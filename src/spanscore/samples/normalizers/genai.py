@@ -133,11 +133,7 @@ class GenAINormalizer:
 
 
 def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> SpanData:
-    """Return a span of the conventions with GenAI names only.
-
-    Args:
-        no_content: function that returns the reason if the span has no content.
-    """
+    """Return a span of the conventions with GenAI names only; ``no_content`` returns the reason if it has no content."""
     raw = wire_of(span)
     names = _NAMES[(*raw,)]
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
