@@ -343,13 +343,10 @@ def disk_kind(path: Path, mounts: str) -> str:
     for line in mounts.splitlines():
         fields, _, behind = line.partition(" - ")
         at = _unescape(fields.split(" ")[4])
-        if len(at) >= len(best) and _holds(at, whole):  # a later mount at the same place hides the earlier one
+        is_above = at in ("/", whole) or whole.startswith(f"{at}/")
+        if is_above and len(at) >= len(best):  # a later mount at the same place hides the earlier one
             best, kind = at, behind.split(" ")[0]
     return kind
-
-
-def _holds(at: str, path: str) -> bool:
-    return at in ("/", path) or path.startswith(f"{at}/")
 
 
 def _unescape(at: str) -> str:

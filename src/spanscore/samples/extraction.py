@@ -181,12 +181,9 @@ def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[G
     if not text or not any(final_text(run.said) == text and not calls_tools(run.said) for run in runs):
         return turn
     parts = turn[-1].get("parts", turn[-1].get("content")) or ()
-    calls, words = [part for part in parts if _is_call(part)], [part for part in parts if not _is_call(part)]
+    calls = [part for part in parts if isinstance(part, dict) and part.get("type") == "tool_call"]
+    words = [part for part in parts if part not in calls]
     return [*turn[:-1], {**turn[-1], "parts": calls}, {**turn[-1], "parts": words}]
-
-
-def _is_call(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_call"
 
 
 def _opened(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:

@@ -159,15 +159,11 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
 def _sides(unit: Unit, top: SpanData, operation: str, models: Sequence[SpanData]) -> tuple[RootValue, RootValue]:
     """Return the input and the output; the question of an inner tool is all of its arguments."""
     gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    sides = _input(top, operation, models), _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
+    input, output = _input(top, operation, models), _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
     if unit.inner is not None and unit.inner.kind == "tool":
-        return _one_text(sides[0]), _one_text(sides[1])
-    return sides
-
-
-def _one_text(side: RootValue) -> RootValue:
-    """Return an input or output as a single text, structured values as JSON."""
-    return side if side.value is None else replace(side, value=as_text(side.value))
+        for side in (input, output):
+            side.value = None if side.value is None else as_text(side.value)
+    return input, output
 
 
 def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:

@@ -78,7 +78,7 @@ def _match_result(result: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
     if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # the usual case
         turn[-1].answered.append((turn[-1].open.pop(0), result))
         return True
-    slot, call = next(chain(_of_id(identity, turn), _open_to(identity, turn)), (None, None))
+    slot, call = next(_calls_for(identity, turn), (None, None))
     if slot is None or call is None:
         return False
     slot.answered.append((call, result))
@@ -86,12 +86,9 @@ def _match_result(result: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
     return True
 
 
-def _of_id(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
+def _calls_for(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
     for slot in reversed(turn) if identity else ():
         yield from ((slot, call) for call in calls_in(slot.message) if call.id == identity)
-
-
-def _open_to(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
     for slot in turn:
         yield from ((slot, call) for call in slot.open if may_answer(identity, call.id))
 

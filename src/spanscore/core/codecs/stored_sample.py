@@ -265,10 +265,6 @@ def conversation_of(items: list[Any]) -> list[Message]:
     return [message for place, item in enumerate(items) for message in _messages(place, item)]
 
 
-def _looks_like_messages(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and ("role" in one or "type" in one) for one in value)
-
-
 def text_of(value: Any) -> Any:
     """Return the text of a message or document of LangChain, an object or a document's dict; every other value unchanged."""
     page = value.get("page_content") if isinstance(value, dict) else getattr(value, "page_content", None)
@@ -544,7 +540,8 @@ def _messages_in(text: str) -> Any:
     if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
         return text
     literal = _literal("user_input", text)
-    return literal if _looks_like_messages(literal) else text
+    items = literal if isinstance(literal, list) else [None]
+    return literal if all(isinstance(item, dict) and ("role" in item or "type" in item) for item in items) else text
 
 
 def _literal(name: str, text: str) -> Any:

@@ -200,15 +200,11 @@ def _definition(fields: Mapping[str, Any]) -> Any:
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     # LangChain's dump has ids, which distinguish history.
-    prompts = prompts_in(_input(raw_content)) if _is_langchains(raw_content) else []
+    is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith('{"messages": [[')
+    prompts = prompts_in(_input(raw_content)) if is_dump else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None) or _prompts(raw_content)
     answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(raw_content))
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
-
-
-def _is_langchains(raw_content: Mapping[str, Any]) -> bool:
-    text = raw_content.get(semconv.INPUT_VALUE)
-    return isinstance(text, str) and text.startswith('{"messages": [[')
 
 
 def _prompts(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
