@@ -279,7 +279,7 @@ def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
     if not wrong:
         return merged
     left = {
-        key: _kept(value, {str(part) for top, *inner in wrong for part in inner if top == key})
+        key: _leave_out(value, {str(part) for top, *inner in wrong for part in inner if top == key})
         for key, value in merged.items()
         if (key,) not in wrong
     }
@@ -288,7 +288,7 @@ def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
     return {key: value for key, value in left.items() if value is not None}
 
 
-def _kept(value: Any, wrong: Set[str]) -> Any:
+def _leave_out(value: Any, wrong: Set[str]) -> Any:
     """Return a section without its wrong keys, or a list without its wrong entries; None for a plain value that is wrong."""
     if isinstance(value, dict):
         return {key: inner for key, inner in value.items() if str(key) not in wrong}

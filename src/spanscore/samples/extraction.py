@@ -72,12 +72,12 @@ def history_of(view: UnitView, question: str | None, answering: ModelRun | None)
     places = (exchanged, _talks_in(view.input.value), [view.history], _talks_in(view.output.value))
     talks = [talk for place in places for talk in place if human_turns(talk)]
     if not talks:
-        return sample_messages(_kept(question, answering))
+        return sample_messages(_thread_in_prompt(question, answering))
     at = [n for n, message in enumerate(talks[0]) if is_human(message) and message_text(message) == question]
     return sample_messages(talks[0][: at[-1]] if at else talks[0])
 
 
-def _kept(question: str | None, answering: ModelRun | None) -> list[GenAIMessage]:
+def _thread_in_prompt(question: str | None, answering: ModelRun | None) -> list[GenAIMessage]:
     """Return a thread's earlier messages from a prompt: a thread's messages have ids, a template's do not."""
     asked = () if answering is None else answering.asked
     if not question or question not in (last_human_text(asked) or ""):
@@ -130,7 +130,8 @@ def conversation_of(
 ) -> tuple[MultiTurnSample | None, list[str]]:
     """Return the conversation if the unit has tool calls or several human turns, and notes on messages that were left out."""
     turn_messages = view.turn()
-    opened, turn = _opened(view, question, turn_messages), _apart(_without_humans(turn_messages, answer), view.callers)
+    opened = _find_opening(view, question, turn_messages)
+    turn = _split_last_text(_without_humans(turn_messages, answer), view.callers)
     history = history_of(view, question, answering)
     # A single model call has the earlier calls of its turn in its prompt.
     calls = TurnCalls(view, [*turn_of(opened), *turn])
@@ -142,7 +143,7 @@ def conversation_of(
     opening: list[Message] = [] if question is None else [HumanMessage(content=question)]
     messages, left_out = calls.answered([*history, *(sample_messages(opened) if opened else opening), *after])
     notes = [f"left out of the conversation: {left_out} tool results that no message before them asked for"]
-    return MultiTurnSample(user_input=_ended(messages, turn, answer)), notes if left_out else []
+    return MultiTurnSample(user_input=_end_with_answer(messages, turn, answer)), notes if left_out else []
 
 
 def _after_question(
@@ -160,7 +161,7 @@ def _after_question(
     return None
 
 
-def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
+def _end_with_answer(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
     """Return a conversation with the answer at its end, if it ends with a question, a call, or an answer to a call.
 
     The answer is not added if the assistant's messages of this turn have its text. In the root's own messages, a tool's message
@@ -175,7 +176,7 @@ def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | 
     return messages if is_said else [*messages, AIMessage(content=answer)]
 
 
-def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
+def _split_last_text(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
     """Return a turn with its last text separated from the calls before it: the root of Vercel's SDK joins its steps."""
     text = message_text(turn[-1]) if turn and calls_by_id(turn[-1]) else None
     if not text or not any(final_text(run.said) == text and not calls_tools(run.said) for run in runs):
@@ -186,7 +187,7 @@ def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[G
     return [*turn[:-1], {**turn[-1], "parts": calls}, {**turn[-1], "parts": words}]
 
 
-def _opened(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
+def _find_opening(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the root's messages before those of this turn; ``[]`` if they do not contain the user's question."""
     thread = view.thread()
     opened = thread[: len(thread) - len(messages)]
@@ -327,12 +328,12 @@ def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | No
         return "the run failed before it answered"
     if question.torn or answer.torn:
         what = " and the ".join(name for name, match in (("question", question), ("answer", answer)) if match.torn)
-        return f"{SEVERAL_TEXTS} {what}; {_held(view)}"
+        return f"{SEVERAL_TEXTS} {what}; {_describe_root(view)}"
     if (question.value is None or answer.value is None) and _is_cut(view):
         log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
         return CUT.reason
     if question.value is None and answer.value is None:
-        return f"neither a question nor an answer was found; {_held(view)}"
+        return f"neither a question nor an answer was found; {_describe_root(view)}"
     return None
 
 
@@ -344,7 +345,7 @@ def _is_cut(view: UnitView) -> bool:
     return any(span.attributes.get(semconv.CONTENT_CUT) is True for span in models)
 
 
-def _held(view: UnitView) -> str:
+def _describe_root(view: UnitView) -> str:
     """Return the root's keys, without their values, and the advice to set ``Extract``."""
     sides = (("input", view.input.value), ("output", view.output.value))
     held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]

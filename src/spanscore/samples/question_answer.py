@@ -188,11 +188,11 @@ def _texts_of(message: GenAIMessage) -> Iterator[str]:
 def _structures(messages: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
     """Return the structured answers of a run: the arguments of its calls, and JSON in its last text."""
     called: list[Mapping[str, Any]] = [call.args for message in messages for call in tool_calls(message)]
-    parsed = _parsed(words)
+    parsed = _parse_object(words)
     return [*called, parsed] if isinstance(parsed, dict) else called
 
 
-def _parsed(text: str) -> Any:
+def _parse_object(text: str) -> Any:
     fenced = _FENCED.fullmatch(text) if text.startswith("```") else None
     inner = (fenced[1] if fenced else text).strip()
     if not inner.startswith("{"):
@@ -347,7 +347,7 @@ def _read_earlier_texts(view: UnitView, model_texts: ModelTexts) -> dict[str, st
 def _choose_question(value: Any, model_texts: ModelTexts, answering: ModelRun | None) -> _Guess:
     """Choose between the texts of an input. Next to unread messages, only a text that prompts contain is accepted."""
     texts = leaves(value)
-    guess = _choose_question_text(texts, model_texts, answering) if texts else _listed(value, model_texts)
+    guess = _choose_question_text(texts, model_texts, answering) if texts else _choose_listed_text(value, model_texts)
     if _has_unread_messages(value) and not (guess.text and model_texts.prompts_contain([guess.text])):
         return _Guess(None, TextSource.MATCHED)
     return guess
@@ -362,7 +362,7 @@ def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, ans
     return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
-def _listed(value: Any, model_texts: ModelTexts) -> _Guess:
+def _choose_listed_text(value: Any, model_texts: ModelTexts) -> _Guess:
     """Return the texts in lists of an input without other texts."""
     texts = in_lists(value)
     if not texts and has_records(value):
@@ -387,7 +387,7 @@ def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Guess]:
     yield _Guess(_response_format(output), TextSource.OBJECT)
     yield _Guess(_final(view.turn(), model_texts), TextSource.MESSAGES)
     whole = _unwrap_answer(output.value)
-    value = _less(whole, view.input.value)
+    value = _without_input(whole, view.input.value)
     yield from (_Guess(text, TextSource.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
     yield _Guess(message_text(value) if is_message(value) else scalar(value), TextSource.ONLY_TEXT)
     if model_texts.structure(whole):
@@ -430,7 +430,7 @@ def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts
         return _Guess(chosen[0], TextSource.MATCHED)
     if all(map(model_texts.answered, values)):
         return _Guess(as_text(worded(value)), TextSource.OBJECT)
-    only = _put_together(values, chosen, model_texts)
+    only = _choose_composed_text(values, chosen, model_texts)
     return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
@@ -439,13 +439,13 @@ def _has_unread_messages(value: Any) -> bool:
     return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
 
 
-def _put_together(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:
+def _choose_composed_text(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:
     """Return the only text that contains all answers of models or, without such parts, an answer with a signature."""
     made = [t for t in texts if (all(holds(t, part) for part in parts) if parts else model_texts.finished(t))]
     return made[0] if len(made) == 1 else None
 
 
-def _less(output: Any, input: Any) -> Any:
+def _without_input(output: Any, input: Any) -> Any:
     """Return the output without values that came unchanged with the input; the whole output if nothing else is left."""
     if not isinstance(output, dict) or not input or not isinstance(input, (dict, str)):
         return output

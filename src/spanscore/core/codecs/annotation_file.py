@@ -29,16 +29,16 @@ from spanscore.errors import ConfigurationError, SampleError
 
 def _ragas_annotations(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
     """Return the annotated samples in a file's text; None if it is not an export of ragas's annotations."""
-    held = _held(text)
+    held = _ragas_entries(text)
     if held is None:
         return None
     chosen = metric or (next(iter(held)) if len(held) == 1 else "")
     if chosen not in held:
         raise ConfigurationError(f"{path} has annotations of {names_listed(sorted(held))}; choose one of these metrics")
-    return list(_read(held[chosen], chosen, path))
+    return list(_read_ragas(held[chosen], chosen, path))
 
 
-def _held(text: str) -> dict[str, list[Any]] | None:
+def _ragas_entries(text: str) -> dict[str, list[Any]] | None:
     try:
         found = json_in(text)
     except ValueError:
@@ -50,7 +50,7 @@ def _held(text: str) -> dict[str, list[Any]] | None:
     return held if held and all(isinstance(entry, dict) and "metric_input" in entry for entry in entries) else None
 
 
-def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
+def _read_ragas(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
     for place, annotation in enumerate(annotations, 1):
         try:
             human = _human(annotation)
@@ -208,7 +208,7 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
     faults: list[str] = []
     for number, record in records:
         try:
-            read.append(record if isinstance(record, AnnotatedSample) else _labelled(number, record))
+            read.append(record if isinstance(record, AnnotatedSample) else _read_record(number, record))
         except (SampleError, ConfigurationError) as error:
             faults.append(f"  line {number}: {error}")
     if faults or not read:
@@ -296,7 +296,7 @@ def _identity(human_label: Annotation) -> object:
     return human_label.name, human_label.unit, human_label.key, human_label.annotator
 
 
-def _labelled(number: int, given: Any) -> AnnotatedSample:
+def _read_record(number: int, given: Any) -> AnnotatedSample:
     record = _record(given)
     label = _label(record)
     held = KNOWN & {name for name, value in record.items() if value is not None}
@@ -304,7 +304,7 @@ def _labelled(number: int, given: Any) -> AnnotatedSample:
         line=number,
         sample=sample_of(record) if held else None,
         human=label.value,
-        judged=_scores(record.get("scores")),
+        judged=_read_results(record.get("scores")),
         group=_optional(record, "session", _a_text) or _optional(record, "trace_id", _a_text),
         probability=_optional(record, "probability", _a_probability),
         id=_optional(record, "id", _an_id),
@@ -371,15 +371,15 @@ def _digits(name: str, value: Any, count: int) -> int:
     return number or _refuse(name, f"{count} hex digits, not all zero")
 
 
-def _scores(value: Any) -> dict[str, JudgeResult]:
+def _read_results(value: Any) -> dict[str, JudgeResult]:
     if value is None:
         return {}
     if not isinstance(value, dict):
         _refuse("scores", 'a mapping: {"faithfulness": {"value": 0.8, "label": "pass", "evaluator_version": "…"}}')
-    return {metric: _judged(f"scores.{metric}", result) for metric, result in value.items()}
+    return {metric: _read_result(f"scores.{metric}", result) for metric, result in value.items()}
 
 
-def _judged(place: str, result: Any) -> JudgeResult:
+def _read_result(place: str, result: Any) -> JudgeResult:
     if not isinstance(result, dict):
         return JudgeResult(_a_number(place, result), None, "")
     unknown = result.keys() - {"value", "label", "evaluator_version", "probability"}

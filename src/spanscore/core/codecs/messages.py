@@ -87,10 +87,10 @@ def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...
     parts = _parts(message)
     if len(parts) == 1 and parts[0].get("type") != "tool_call":  # the most frequent form
         return ()
-    return tuple([_named(part) for part in parts if part.get("type") == "tool_call"])
+    return tuple([_name_and_id(part) for part in parts if part.get("type") == "tool_call"])
 
 
-def _named(part: Mapping[str, Any]) -> tuple[str, str | None]:
+def _name_and_id(part: Mapping[str, Any]) -> tuple[str, str | None]:
     name, identity = part.get("name"), part.get("id")
     if type(name) is not str or type(identity) is not str:  # no known writer does this
         return _name_in(part), as_text(identity) if identity else None
@@ -110,10 +110,10 @@ def sample_messages(messages: Iterable[Any]) -> list[Message]:
 
     System messages and messages that a middleware made are not part of the conversation.
     """
-    return [said for message in messages if is_message(message) for said in _said(message)]
+    return [said for message in messages if is_message(message) for said in _to_sample_messages(message)]
 
 
-def _said(message: Mapping[str, Any]) -> Sequence[Message]:
+def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     role = role_of(message.get("role"))
     if role == SYSTEM or is_made(message):
         return []

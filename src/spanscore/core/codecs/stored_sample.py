@@ -184,7 +184,7 @@ def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     role = _role(fields)
     if role == "remove":
         return None
-    named, content = _named(fields, role), fields.get("content")
+    named, content = _origin_fields(fields, role), fields.get("content")
     if role == TOOL:
         return {"role": TOOL, "parts": [response_part(fields, content)], **named}
     listed = fields.get("tool_calls")
@@ -192,7 +192,7 @@ def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"role": role_of(role) or role, "parts": [*parts(content, calls_apart=bool(calls)), *calls], **named}
 
 
-def _named(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+def _origin_fields(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     more = fields.get("additional_kwargs")
     made = _text(more, MADE) if type(more) is dict else None
     shown = {"name": _text(fields, "name"), MADE: made, "id": _text(fields, "id") if role == USER else None}
@@ -394,11 +394,11 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     values = {name: value for name, value in fields.items() if name in kind.model_fields}
     if not values:
-        raise SampleError(_lacks(held))
+        raise SampleError(_describe_unknown(held))
     try:
         sample = kind.model_validate(values)
     except ValidationError as error:
-        raise SampleError(_fault(error)) from None
+        raise SampleError(_describe_fault(error)) from None
     return _with_images(sample, [named.get("user_input"), named.get("retrieved_contexts")])
 
 
@@ -428,7 +428,7 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
     return [plain(inner, depth - 1) for inner in value]
 
 
-def _lacks(record: Mapping[Any, Any]) -> str:
+def _describe_unknown(record: Mapping[Any, Any]) -> str:
     if _SPANS in record:
         return "it has spans, not a sample; spanscore collect makes samples of spans"
     near = [hint for name in map(str, record) if (hint := did_you_mean(name, KNOWN))]
@@ -476,7 +476,7 @@ def _field(name: str, value: Any) -> Any:
     if name == "user_input" and isinstance(value, str):
         value = _messages_in(value)
     if name in _LISTS:
-        return _listed(name, value)
+        return _read_list(name, value)
     if name == _TOOLS:
         return _tools_in(value)
     if name == "user_input" and isinstance(value, list):
@@ -512,7 +512,7 @@ _OBJECTS: Final[Mapping[str, Callable[[Mapping[Any, Any]], Any]]] = {
 }
 
 
-def _listed(name: str, value: Any) -> Any:
+def _read_list(name: str, value: Any) -> Any:
     """Return a list: parsed from a text in the notation of JSON or Python, or of the one text."""
     if isinstance(value, str):
         value = _list_in(name, value)
@@ -570,7 +570,7 @@ def _has_neighbouring_texts(text: str) -> bool:
     return any(one == other == tokenize.STRING for one, other in pairwise(kinds))
 
 
-def _fault(error: ValidationError) -> str:
+def _describe_fault(error: ValidationError) -> str:
     """Return the error and the actual type of each field, because pydantic's own text quotes the value."""
     faults = dict[str, None]()
     for entry in error.errors(include_url=False):
