@@ -20,8 +20,6 @@ from spanscore.errors import ConfigurationError
 
 # --- process lock ---------------------------------------------------------------------------------------------------
 
-# ProcessLock: lets one process of a machine work for all processes that share a file.
-
 try:
     import fcntl
 except ImportError:  # Windows
@@ -276,8 +274,6 @@ def _status(path: Path) -> os.stat_result | None:
 
 # --- disk -----------------------------------------------------------------------------------------------------------
 
-# The kind of the disk of a file, and whether the disk is full.
-#
 # On a disk that other machines also write, SQLite's locks and shared memory are unreliable.
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")

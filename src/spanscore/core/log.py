@@ -14,8 +14,6 @@ from uuid import UUID
 
 # --- foreign --------------------------------------------------------------------------------------------------------
 
-# Inspection of foreign objects without running their code.
-#
 # ``type(x).__name__`` runs code of the metaclass, ``isinstance`` runs ``x.__class__``, and ``str(error)`` runs code of the
 # error. Such code may hang the calling thread with all its work, or raise ``SystemExit`` into the application.
 

@@ -116,8 +116,6 @@ def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
 
 # --- conversation ---------------------------------------------------------------------------------------------------
 
-# The conversation between user and application: all messages, with every tool call of the unit, in order.
-#
 # If the root has messages, they are the conversation; calls that they do not show (a sub-agent's) are inserted at the point of
 # their call. Otherwise it consists of the earlier turns from the root's input or a store, the question, the calls and the
 # answer. Messages that only a prompt template added, such as examples, or that a node wrote with the role of a human, are no

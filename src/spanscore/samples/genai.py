@@ -311,10 +311,8 @@ def _searching(
 
 # --- registry -------------------------------------------------------------------------------------------------------
 
-# The extractors by name, in the order in which they are asked. A new extractor is a file here, and a line below.
-
 _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
-"""Built-in extractors; the last claims every run of spanscore's own callback."""
+"""Built-in extractors in the order in which they are asked; the last claims every run of spanscore's own callback."""
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,

@@ -27,8 +27,6 @@ from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, tu
 
 # --- results --------------------------------------------------------------------------------------------------------
 
-# Assigns to each message of a conversation the results of its calls, by the calls' ids, otherwise by their order.
-
 ITEM = "fc_"
 """Prefix of the ids that OpenAI's Responses API gives to function-call items. The call itself has another id (``call_…``)."""
 
@@ -103,8 +101,6 @@ def may_answer(result_id: str | None, call_id: str | None) -> bool:
 
 # --- calls ----------------------------------------------------------------------------------------------------------
 
-# The tool calls of a unit: each once, with its result and its agent, including calls that the root's messages do not show.
-#
 # A call is identified by its id in whichever message has it, because a later prompt may spread the calls of one model reply
 # over several messages. The result of a call is that of its tool's span, otherwise that in a later prompt. Results without an
 # id belong to the calls in their order.

@@ -21,8 +21,6 @@ from spanscore.core.log import bases_of, class_name, is_a, type_name
 
 # --- json text ------------------------------------------------------------------------------------------------------
 
-# JSON text from a file → a value, with one type of error.
-
 
 def json_in(text: str) -> Any:
     """Return the value of a JSON text.
@@ -336,11 +334,9 @@ def script_of(text: str) -> str:
 
 # --- retry after ----------------------------------------------------------------------------------------------------
 
-# ``Retry-After``: the requested pause before another attempt, in either form of RFC 9110.
-
 
 def retry_after_s(header: str) -> float | None:
-    """Return seconds, 0 or more, from a number or a date; None for every other text."""
+    """Return the seconds of ``Retry-After``, 0 or more, from both forms of RFC 9110; None for every other text."""
     try:
         seconds = float(header)
     except ValueError:
