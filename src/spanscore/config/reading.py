@@ -171,11 +171,11 @@ def examine_settings(path: str | Path) -> PartialSettings:
     """
     from spanscore.config.yaml_text import read_yaml  # an application that reads no file needs no parser
 
-    written = read_yaml(Path(path))
+    written, repeated = read_yaml(Path(path))
     environment = FromEnvironment()
-    values = _long_forms(environment.filled(written.values))
+    values = _long_forms(environment.filled(written))
     as_written = SecretMask(environment.texts)
-    faults = {**written.faults, **environment.faults, **_credentials(written.values)}
+    faults = {**repeated, **environment.faults, **_credentials(written)}
     wrong = {place[:_DEPTH] for place in faults}
     first = True
     while True:
