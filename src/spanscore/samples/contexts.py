@@ -203,12 +203,9 @@ def _contexts(
     view: UnitView, model_texts: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
     retrieved = _distinct_documents(view.retrievals or view.artifacts or search_results(view))
-    # None without a key for documents in the final state, [] if their lists are empty.
-    kept = _first_held(value for value in _read_context_keys(view.output) if isinstance(value, list))
+    kept = _listed_documents(view)
     if kept:
-        keys = {_key(document) for document in kept}
-        unused = None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
-        return AnswerContexts(kept, unused)
+        return AnswerContexts(kept, _count_unused(retrieved, kept))
     if view.documents_cut:
         return AnswerContexts(None)
     if retrieved is None:
@@ -221,6 +218,11 @@ def _contexts(
     if prompted or kept is not None:  # the state dropped all of them
         return AnswerContexts(prompted, len(retrieved) - len(prompted))
     return AnswerContexts(retrieved, 0)
+
+
+def _count_unused(retrieved: Sequence[RetrievedDocument] | None, kept: Sequence[RetrievedDocument]) -> int | None:
+    keys = {_key(document) for document in kept}
+    return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
 
 
 def _distinct_documents(rounds: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
@@ -281,6 +283,11 @@ def _occurs(text: str, prompt: str) -> bool:
 def _collapse_spaces(text: str) -> str:
     """Return a text with every run of white space as one blank, because prompts are indented and wrapped."""
     return " ".join(text.split())
+
+
+def _listed_documents(view: UnitView) -> list[RetrievedDocument] | None:
+    """Return the documents in lists of the final state; ``[]`` for empty lists, None without a key for documents."""
+    return _first_held(value for value in _read_context_keys(view.output) if isinstance(value, list))
 
 
 def _read_context_keys(side: RootValue) -> list[Any]:

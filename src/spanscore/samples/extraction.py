@@ -179,7 +179,7 @@ def _split_last_text(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> 
     text = message_text(turn[-1]) if turn and calls_by_id(turn[-1]) else None
     if not text or not any(final_text(run.said) == text and not calls_tools(run.said) for run in runs):
         return turn
-    parts = turn[-1].get("parts", turn[-1].get("content")) or ()
+    parts = turn[-1].get("parts", turn[-1].get("content"))
     calls = [part for part in parts if isinstance(part, dict) and part.get("type") == "tool_call"]
     words = [part for part in parts if part not in calls]
     return [*turn[:-1], {**turn[-1], "parts": calls}, {**turn[-1], "parts": words}]

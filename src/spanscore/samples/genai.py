@@ -124,12 +124,9 @@ def _waits_inside(unit: Unit, view: UnitView, waiting: Sequence[SpanData]) -> bo
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
-    tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
-    retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
-    models = [span for operation, span in operations if operation in semconv.MODEL_OPERATIONS]
-    callers = sorted((span for span in models if span.no_content is None), key=lambda span: span.end_ns)
-    has_agents = any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
-    within = by_id(unit) if has_agents else {}
+    tools, retrievers, models = _by_operation(operations)
+    callers = sorted(models, key=lambda span: span.end_ns)
+    within = by_id(unit) if _has_agents(operations, root) else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
@@ -201,6 +198,20 @@ def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootVa
 def _came_over_a_wire(span: SpanData) -> bool:
     """Return whether a limit may have cut a span's content; spanscore's own spans of this process are never cut."""
     return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
+
+
+def _by_operation(
+    operations: Sequence[tuple[str, SpanData]],
+) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
+    """Return the spans of tools, of retrievers, and of models with content."""
+    tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
+    retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
+    models = [span for operation, span in operations if operation in semconv.MODEL_OPERATIONS]
+    return tools, retrievers, [span for span in models if span.no_content is None]
+
+
+def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
+    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
 
 
 _RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})

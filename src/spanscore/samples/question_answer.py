@@ -81,8 +81,7 @@ class ModelTexts:
         if only is not None or answering is None:
             return only
         answered = [text for text in texts if holds(_prompt_of(answering), text)]
-        is_sentence = any(len(text) >= _A_SENTENCE or len(text.split()) >= _WORDS for text in answered)
-        return answered[0] if len(answered) == 1 and is_sentence else None
+        return answered[0] if len(answered) == 1 and _is_sentence(answered[0]) else None
 
     def _places(self) -> Sequence[Callable[[str], bool]]:
         human_texts = [text for run in self._runs if (text := last_human_text(run.asked))]
@@ -170,6 +169,10 @@ def _quotes(prompt: str, words: str) -> bool:
     if len(words) >= _A_SENTENCE:
         return True
     return re.search(rf"(?:\A|[:\n])[ \t\"'`]*{re.escape(words)}[ \t\"'`]*(?:\n|\Z)", prompt) is not None
+
+
+def _is_sentence(text: str) -> bool:
+    return len(text) >= _A_SENTENCE or len(text.split()) >= _WORDS
 
 
 def _prompt_of(run: ModelRun) -> str:
@@ -416,14 +419,9 @@ def _choose_new_answer(value: Any, model_texts: ModelTexts) -> _Guess:
 def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts) -> _Guess:
     values = list(dict.fromkeys(texts.values()))
     if not values:
-        listed = in_lists(value)
-        are_answers = listed and all(map(model_texts.mentions, listed))
-        return _Guess(as_text(value) if are_answers else None, TextSource.OBJECT)
+        return _Guess(_list_of_answers(value, model_texts), TextSource.OBJECT)
     if len(values) == 1:
-        # A text next to unread messages is the answer only if a model wrote it.
-        text, is_alone = values[0], not _has_unread_messages(value)
-        is_answer = is_alone or model_texts.mentions(text) or model_texts.finished(text)
-        return _Guess(text if is_answer else None, TextSource.ONLY_TEXT)
+        return _Guess(None if _is_beside_messages(values[0], value, model_texts) else values[0], TextSource.ONLY_TEXT)
     whole = [text for text in values if model_texts.whole(text)]
     chosen = whole or [text for text in values if model_texts.field(text)]
     if len(chosen) == 1:
@@ -437,6 +435,17 @@ def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts
 def _has_unread_messages(value: Any) -> bool:
     """Return whether a state has messages in an unknown form. A text next to them is then not the whole conversation."""
     return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
+
+
+def _is_beside_messages(text: str, value: Any, model_texts: ModelTexts) -> bool:
+    """Return whether the only text of an output is next to unread messages, and no model wrote it."""
+    return _has_unread_messages(value) and not (model_texts.mentions(text) or model_texts.finished(text))
+
+
+def _list_of_answers(value: Any, model_texts: ModelTexts) -> str | None:
+    """Return an output that has only lists as JSON, if models wrote each of its texts; otherwise None."""
+    listed = in_lists(value)
+    return as_text(value) if listed and all(map(model_texts.mentions, listed)) else None
 
 
 def _choose_composed_text(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:

@@ -311,18 +311,19 @@ def _text_in(block: Any) -> str:
 
 def _texts_of(sample: Sample) -> Iterator[str]:
     """Yield the texts of a sample that may have markers of images: question, answer, contexts, messages and arguments."""
-    values: list[Any]
-    if isinstance(sample, SingleTurnSample):
-        values = [sample.user_input, sample.response, *(sample.retrieved_contexts or ())]
-    else:
-        calls = (message.tool_calls or () for message in sample.user_input if isinstance(message, AIMessage))
-        values = [message.content for message in sample.user_input]
-        values += (call.args for each in calls for call in each if call.args)
-    for value in values:
+    for value in _values_of(sample):
         if type(value) is not str:
             yield from _texts(value)
         elif _IMAGE_MARKER in value:
             yield value
+
+
+def _values_of(sample: Sample) -> list[Any]:
+    if isinstance(sample, SingleTurnSample):
+        return [sample.user_input, sample.response, *(sample.retrieved_contexts or ())]
+    calls = (message.tool_calls or () for message in sample.user_input if isinstance(message, AIMessage))
+    arguments = [call.args for each in calls for call in each if call.args]
+    return [*(message.content for message in sample.user_input), *arguments]
 
 
 def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sample:

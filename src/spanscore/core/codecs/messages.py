@@ -443,11 +443,13 @@ def words_of(text: str) -> str:
     events = [*_events(text_of_lf)]
     if None in events or not (len(events) > 1 or text_of_lf.endswith("\n\n")):
         return text
-    datas = [data for data in events if data and data[0].strip() != _DONE]
-    # A space after every ``data:`` belongs to the format, not to the token.
+    return _join_words([data for data in events if data and data[0].strip() != _DONE]) or text
+
+
+def _join_words(datas: Sequence[Sequence[str]]) -> str:
+    """Return the words of events. A space after every ``data:`` belongs to the format, not to the token."""
     spaced = all(line[:1] in ("", " ") for data in datas for line in data)
-    texts = [_event_text("\n".join([line[spaced:] for line in data])) for data in datas]
-    return "".join(texts) if any(texts) else text
+    return "".join([_event_text("\n".join([line[spaced:] for line in data])) for data in datas])
 
 
 def _events(text: str) -> Iterator[list[str] | None]:
