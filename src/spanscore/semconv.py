@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# --- attributes -----------------------------------------------------------------------------------------------------
-
-# Attributes, span names, scopes, events and environment variables.
-
 # --- scopes -------------------------------------------------------------------------------------------------------
 SCOPE: Final = "spanscore"
 """Ours: marks evaluations. A span of this scope is never eligible, in this process or another."""
@@ -436,11 +432,7 @@ DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"
 """``YES`` (the value that all releases accept): DeepEval sends no usage reports. Read at each report."""
 
 
-# --- instruments ----------------------------------------------------------------------------------------------------
-
-# Instruments, and the attributes that only they have.
-
-# --- ours ---------------------------------------------------------------------------------------------------------
+# --- ours: instruments, and the attributes that only they have ------------------------------------------------------
 QUALITY_HISTOGRAM: Final = "spanscore.quality"
 QUALITY_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Literals, because computed boundaries appeared as ``le="0.30000000000000004"``."""

@@ -14,7 +14,7 @@ from tests.core.codecs.payloads import MESSAGES, SCALARS, payloads
 from spanscore import semconv
 from spanscore.config import Extract
 from spanscore.core import sample as ours
-from spanscore.core.codecs.sdk import exported, structured
+from spanscore.core.codecs.sdk import WireAttributes, exported
 from spanscore.core.codecs.text import from_wire
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
@@ -173,7 +173,7 @@ def test_messages_that_nobody_has_read_yet_make_the_same_samples(
         spans = exported({semconv.OPERATION_NAME: str(operation), **content})
         wire = {name: one.replace("tool_call", written) if isinstance(one, str) else one for name, one in spans.items()}
         came = span(n, None, parent=parent or None, scope="x", status=status)
-        return GenAINormalizer().normalize(replace(came, attributes=structured(wire)))
+        return GenAINormalizer().normalize(replace(came, attributes=WireAttributes(wire)))
 
     unread, other = ([translated(n, run) for n, run in enumerate(runs, 1)] for _ in range(2))
     read = [replace(one, attributes=dict(one.attributes)) for one in other]
@@ -190,7 +190,7 @@ def test_a_call_that_only_a_prompt_holds_is_found_however_its_json_is_written() 
         talk = {semconv.OPERATION_NAME: "chat", semconv.INPUT_MESSAGES: text, semconv.OUTPUT_MESSAGES: said}
         held = ({semconv.OPERATION_NAME: "invoke_agent", semconv.OUTPUT_MESSAGES: said}, talk, tool)
         came = [span(n, None, parent=n > 1 or None, scope="x") for n in (1, 2, 3)]
-        spans = [replace(one, attributes=structured(wire)) for one, wire in zip(came, held, strict=True)]
+        spans = [replace(one, attributes=WireAttributes(wire)) for one, wire in zip(came, held, strict=True)]
         made = samples(*map(GenAINormalizer().normalize, spans))
 
         assert made.multi_turn is not None

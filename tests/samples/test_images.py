@@ -15,11 +15,11 @@ from tests.samples.builders import chat, retriever, root, unit
 from tests.samples.test_live import Witness
 
 from spanscore import semconv
+from spanscore.core.codecs.media import ImageLimit, limit_images
 from spanscore.core.job import SampledUnit
 from spanscore.core.sample import Image, MultiTurnSample, Samples, SingleTurnSample
 from spanscore.pipeline.jobs import Hooks, JobBuilder
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.images import ImageLimit, limit_images
 
 CAT = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(90)).decode()
 DOG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(94)).decode()

@@ -24,8 +24,8 @@ from spanscore.core.sample import Samples
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.registry import SpanNormalizers
+from spanscore.samples.on_demand import add_tools
 from spanscore.samples.redaction import redacted_sample
-from spanscore.samples.tools import add_tools
 from spanscore.testing import make_span, make_unit
 
 TALK = MultiTurnSample(

@@ -96,10 +96,7 @@ LEAST_BYTES: Final = 10_000
 
 
 def _check_condition(text: str) -> str:
-    try:
-        condition_of(text)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from None
+    condition_of(text)
     return text
 
 

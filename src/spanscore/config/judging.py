@@ -21,8 +21,9 @@ from spanscore.config.kinds import (
     SettingsPart,
     Share,
     Table,
+    seconds_in,
 )
-from spanscore.core.printable import DURATION, parse_duration
+from spanscore.core.printable import DURATION
 
 BudgetUnit = Literal["usd", "tokens", "calls"]
 UNITS: Final[tuple[BudgetUnit, ...]] = ("usd", "tokens", "calls")
@@ -60,16 +61,12 @@ class MetricCost(NamedTuple):
 
 def _check_window(per: Any) -> Any:
     try:
-        fits = _SHORTEST_S <= _seconds(per) <= _LONGEST_S
+        fits = _SHORTEST_S <= float(seconds_in(per)) <= _LONGEST_S
     except (TypeError, ValueError):
         fits = False
     if not fits:
         raise ValueError(f"{per!r}; allowed is 1m to 30d")
     return per
-
-
-def _seconds(per: str | float) -> float:
-    return parse_duration(per) if isinstance(per, str) else float(per)
 
 
 _Amount = Annotated[
@@ -143,7 +140,7 @@ class Budget(SettingsPart):
     @property
     def window_s(self) -> float:
         """Length of a window, in seconds."""
-        return _seconds(self.per)
+        return float(seconds_in(self.per))
 
     @property
     def window(self) -> str:

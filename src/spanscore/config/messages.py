@@ -113,7 +113,7 @@ def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
         return ""
     path, field = found
     shown = without_credentials(value)
-    forms = list(_fitted(path, field, shown, tree))
+    forms = list(_fit_value(path, field, shown, tree))
     if path == place and forms and isinstance(forms[0][1], list):  # the value is already in its section
         forms = [(place[-1:], forms[0][1])]
     written = []
@@ -205,7 +205,7 @@ def _field(section: type[BaseModel], path: Sequence[str]) -> FieldInfo:
     return section_at(section, tuple(path[:-1])).model_fields[path[-1]]
 
 
-def _fitted(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseModel]) -> Iterator[tuple[Place, Any]]:
+def _fit_value(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseModel]) -> Iterator[tuple[Place, Any]]:
     """Yield places with an accepted form of the value: the key and, if it is a key, too, the key's singular for one value."""
     if field is None or _fits(field, value):
         yield path, value
@@ -359,34 +359,34 @@ def written_place(place: Place) -> str:
 def _line(entry: Any, tree: type[BaseModel], text: str) -> str:
     place, kind, value = place_of(entry), _kind(entry), entry["input"]
     if not place:  # values of a section contradict each other
-        return _wrong(entry)
+        return _describe_value(entry)
     key = written_place(place)
     if place[0] == "metrics":  # pydantic lists the types that it could have
-        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, value, text)}"
+        return f"{key}: {_describe_value(entry) if kind == 'value_error' else _of_metrics(place, kind, value, text)}"
     if kind == "extra_forbidden":
         new = renamed_key(place)
-        return f"{key}: {f'is now {new}' if new else f'no such setting{_meant(place, value, tree)}'}"
+        return f"{key}: {f'is now {new}' if new else f'no such setting{_suggest_key(place, value, tree)}'}"
     if kind in ("model_type", "model_attributes_type"):
         fields = file_fields(section_at(tree, place))
         ready = ready_form(place, value, tree) or f"{_last_name(place)}: {{{fields[0]}: …}}"
         return f"{key}: {_form_of(value)}{text}; write keys with values, such as {ready}. Keys are {', '.join(fields)}"
     ready = ready_form(place, value, tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
     example = f"; write {ready}" if ready else _example(entry, place)
-    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else text}{example}"
+    return f"{key}: {_describe_value(entry)}{'' if kind == 'missing' else text}{example}"
 
 
 def _of_metrics(place: Place, kind: str, value: Any, text: str) -> str:
     if kind == "missing":
         return f"is required; {_METRICS}"
     if len(place) == 1:
-        return f"is no list{text}; {_METRICS}{_listed(value)}" if value else f"is empty; {_METRICS}"
+        return f"is no list{text}; {_METRICS}{_suggest_list(value)}" if value else f"is empty; {_METRICS}"
     if isinstance(value, Mapping) and len(value) > 1 and next(iter(value.values())) is None:
         name, parameter = [printable(str(one)) for one in value][:2]
         return f"{parameter} is on the level of {name}; indent it further: {name}: {{{parameter}: …}}"
     return f"names no metric{text}; {_METRIC}"
 
 
-def _listed(value: Any) -> str:
+def _suggest_list(value: Any) -> str:
     """Return the hint that rewrites names without a list as a list; empty without names."""
     if isinstance(value, Mapping):
         entries = [{name: parameters} if parameters else name for name, parameters in value.items()]
@@ -401,7 +401,7 @@ def _kind(entry: Any) -> str:
     return "list_type" if kind in ("sequence_str", "is_instance_of") else kind
 
 
-def _wrong(entry: Any) -> str:
+def _describe_value(entry: Any) -> str:
     kind = _kind(entry)
     if kind not in _WORDS:
         return str(entry["msg"].removeprefix("Value error, "))
@@ -465,7 +465,7 @@ def _form_of(value: Any) -> str:
     return "is empty" if value is None else "is a list" if isinstance(value, list) else "is a single value"
 
 
-def _meant(place: Place, value: Any, tree: type[BaseModel]) -> str:
+def _suggest_key(place: Place, value: Any, tree: type[BaseModel]) -> str:
     """Return the likely meaning of an unknown key: another name, a key of another section, or one of this section."""
     name = str(place[-1])
     if name in _RENAMED:

@@ -39,9 +39,8 @@ class SecretMask:
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         shown = {form: text for value, text in (texts or {}).items() for form in (value, repr(value)[1:-1]) if value}
-        self._shown = dict(
-            sorted(shown.items(), key=lambda one: -len(one[0]))
-        )  # a longer secret is replaced before a secret that it contains
+        # A longer secret is replaced before a secret that it contains.
+        self._shown = dict(sorted(shown.items(), key=lambda pair: -len(pair[0])))
         words = "|".join(map(re.escape, self._shown))
         self._found = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
 
@@ -172,11 +171,11 @@ def examine_settings(path: str | Path) -> PartialSettings:
     """
     from spanscore.config.yaml_text import read_yaml  # an application that reads no file needs no parser
 
-    written = read_yaml(Path(path))
+    written, repeated = read_yaml(Path(path))
     environment = FromEnvironment()
-    values = _long_forms(environment.filled(written.values))
+    values = _long_forms(environment.filled(written))
     as_written = SecretMask(environment.texts)
-    faults = {**written.faults, **environment.faults, **_credentials(written.values)}
+    faults = {**repeated, **environment.faults, **_credentials(written)}
     wrong = {place[:_DEPTH] for place in faults}
     first = True
     while True:
@@ -280,7 +279,7 @@ def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
     if not wrong:
         return merged
     left = {
-        key: _kept(value, {str(part) for top, *inner in wrong for part in inner if top == key})
+        key: _leave_out(value, {str(part) for top, *inner in wrong for part in inner if top == key})
         for key, value in merged.items()
         if (key,) not in wrong
     }
@@ -289,7 +288,7 @@ def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
     return {key: value for key, value in left.items() if value is not None}
 
 
-def _kept(value: Any, wrong: Set[str]) -> Any:
+def _leave_out(value: Any, wrong: Set[str]) -> Any:
     """Return a section without its wrong keys, or a list without its wrong entries; None for a plain value that is wrong."""
     if isinstance(value, dict):
         return {key: inner for key, inner in value.items() if str(key) not in wrong}

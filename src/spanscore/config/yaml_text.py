@@ -31,21 +31,8 @@ _TOO_DEEP = f"values are nested deeper than {_DEEPEST} levels"
 _EXAMPLE = "write keys with values, such as metrics: [faithfulness]"
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedYaml:
-    """The content of a file.
-
-    Attributes:
-        values: values by key; for a repeated key, the last value.
-        faults: place → message about a fault that the values do not show.
-    """
-
-    values: dict[str, Any]
-    faults: dict[Place, str] = field(default_factory=dict)
-
-
-def read_yaml(file: Path) -> ParsedYaml:
-    """Return the values of a YAML file; empty for an empty file.
+def read_yaml(file: Path) -> tuple[dict[str, Any], dict[Place, str]]:
+    """Return the values of a YAML file by key, and place → message about each repeated key, whose last value counts.
 
     Raises:
         ConfigurationError: the file cannot be read, or is not a YAML mapping. The message is one line, with the line of the
@@ -69,7 +56,7 @@ def read_yaml(file: Path) -> ParsedYaml:
         ) from None
     if values is not None and not (isinstance(values, dict) and all(isinstance(key, str) for key in values)):
         raise ConfigurationError(f"{file} holds no settings; {_EXAMPLE}")
-    return ParsedYaml(values or {}, walk.faults)
+    return values or {}, walk.faults
 
 
 def _text(file: Path) -> str:

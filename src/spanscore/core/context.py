@@ -89,9 +89,8 @@ def session(session_id: str) -> Iterator[None]:
 
 
 def _undo(variable: ContextVar[Any], token: Token[Any]) -> None:
-    with suppress(
-        ValueError
-    ):  # web frameworks may end a generator in another context, in which the variable has no value
+    # Web frameworks may end a generator in another context, in which the variable has no value.
+    with suppress(ValueError):
         variable.reset(token)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from time import monotonic_ns, process_time_ns, sleep, thread_time_ns, time_ns
 from typing import Any, Final, Generic, TypeVar
@@ -149,13 +150,13 @@ class DutyCycle:
         return monotonic_ns(), process_time_ns(), self._ours_ns
 
 
+@dataclass(slots=True, eq=False)
 class Turns:
     """The turns of one thread."""
 
-    def __init__(self, cycle: DutyCycle, fill: Callable[[], float]) -> None:
-        self._cycle = cycle
-        self._fill = fill
-        self._cpu_ns = inf
+    _cycle: DutyCycle
+    _fill: Callable[[], float]
+    _cpu_ns: float = inf
 
     def rest_s(self) -> float:
         """Return the rest that is due for the work since the last rest, seconds; 0 = no rest."""
@@ -248,8 +249,6 @@ class EventQueue(Generic[_To]):
         """Append an event, O(1), without waiting for the reader. Returns False if a hard bound was reached: it is dropped.
 
         Args:
-            to: receiver of the event.
-            event: the event.
             size_bytes: approximate bytes of the event's content.
             never_drop: keep the event above the bounds, because it begins or ends a unit; ``admits`` bounds the units.
         """

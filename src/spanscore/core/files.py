@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO, TypeAlias
 
@@ -19,14 +20,13 @@ from spanscore.errors import ConfigurationError
 
 # --- process lock ---------------------------------------------------------------------------------------------------
 
-# ProcessLock: lets one process of a machine work for all processes that share a file.
-
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+@dataclass(slots=True, eq=False)
 class ProcessLock:
     """A lock that one process at a time holds, until it releases it or ends in any way. Never blocks, never raises.
 
@@ -36,9 +36,8 @@ class ProcessLock:
         path: empty file that represents the lock; created if it is missing, and never removed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
+    _path: Path
+    _file: int | None = field(default=None, init=False)
 
     def take(self) -> bool:
         """Take the lock if no other process holds it; return whether this process holds the lock."""
@@ -128,10 +127,6 @@ class _Opened(NamedTuple):
     status: os.stat_result
     locked: bool
 
-    @property
-    def identity(self) -> FileIdentity:
-        return self.status.st_dev, self.status.st_ino
-
 
 class LineFile:
     """A file of lines, and the previous file with the suffix ``.1``: together ``max_bytes`` at most. Use it from one thread.
@@ -154,8 +149,8 @@ class LineFile:
 
     def identities(self) -> set[FileIdentity]:
         """Return the identities of the existing files, two at most; an empty file counts as new."""
-        found = (_status(path) for path in (self.path, self._older))
-        return {(one.st_dev, one.st_ino) for one in found if one is not None and one.st_size}
+        existing = (_status(path) for path in (self.path, self._older))
+        return {(status.st_dev, status.st_ino) for status in existing if status is not None and status.st_size}
 
     def append(self, line: bytes) -> Appended:
         """Append a line with its line break, whole or not at all; return the file that has it. Blocks while the disk blocks.
@@ -166,7 +161,8 @@ class LineFile:
         """
         for _ in range(_TURNS):
             with self._opened() as file:
-                if file.identity != _identity(_status(self.path)):
+                now, identity = _status(self.path), (file.status.st_dev, file.status.st_ino)
+                if now is None or (now.st_dev, now.st_ino) != identity:
                     continue  # another process has just rotated it
                 if file.status.st_size and file.status.st_size + len(line) > self.most_bytes:
                     self.path.replace(self._older)
@@ -174,7 +170,7 @@ class LineFile:
                 _write(_cut_rest(file) if self._durable else file, line)
                 if self._durable:
                     os.fsync(file.descriptor)
-                return Appended(file.identity, file.status.st_size == 0)
+                return Appended(identity, file.status.st_size == 0)
         raise OSError(errno.EAGAIN, "other processes change it constantly")
 
     def cut_rest(self) -> None:
@@ -202,11 +198,7 @@ class LineFile:
 
 
 def _make_private(descriptor: int, path: Path) -> None:
-    """Make sure that the file belongs to this user, and that no other user may read it.
-
-    Raises:
-        OSError: the file cannot be private.
-    """
+    """Make sure that the file belongs to this user and that no other user may read it, or raise OSError."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -223,11 +215,7 @@ def _make_private(descriptor: int, path: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Wait for the lock of a file; returns False if its disk has no locks.
-
-    Raises:
-        OSError: another process does not release it.
-    """
+    """Wait for the lock of a file; return False if its disk has no locks. Raises OSError if another process keeps it."""
     if not _IS_POSIX:
         return False
     for _ in range(_TURNS):
@@ -284,14 +272,8 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _identity(status: os.stat_result | None) -> FileIdentity | None:
-    return None if status is None else (status.st_dev, status.st_ino)
-
-
 # --- disk -----------------------------------------------------------------------------------------------------------
 
-# The kind of the disk of a file, and whether the disk is full.
-#
 # On a disk that other machines also write, SQLite's locks and shared memory are unreliable.
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -315,8 +297,6 @@ _NETWORK: Final = frozenset(
 )
 _REMOTE_FUSE: Final = ("glusterfs", "ceph", "sshfs", "s3fs", "mount-s3", "gcsfuse", "goofys", "juicefs", "rclone")
 """File systems in the form ``fuse.sshfs``."""
-
-
 _SPARE_BYTES: Final = 32_000_000
 """Bytes that stay free. Deleting a row first writes to the log, so on a full disk no finished row could be deleted."""
 
@@ -339,7 +319,6 @@ def check_disk(path: Path, mounts: str | None = None) -> None:
     """Make sure that a file is on a disk of this machine, as far as that can be detected.
 
     Args:
-        path: the file.
         mounts: content in the form of ``/proc/self/mountinfo``; None = that file. Without it, every disk is accepted.
 
     Raises:
@@ -360,13 +339,10 @@ def disk_kind(path: Path, mounts: str) -> str:
     for line in mounts.splitlines():
         fields, _, behind = line.partition(" - ")
         at = _unescape(fields.split(" ")[4])
-        if len(at) >= len(best) and _holds(at, whole):  # a later mount at the same place hides the earlier one
+        is_above = at in ("/", whole) or whole.startswith(f"{at}/")
+        if is_above and len(at) >= len(best):  # a later mount at the same place hides the earlier one
             best, kind = at, behind.split(" ")[0]
     return kind
-
-
-def _holds(at: str, path: str) -> bool:
-    return at in ("/", path) or path.startswith(f"{at}/")
 
 
 def _unescape(at: str) -> str:

@@ -14,8 +14,6 @@ from uuid import UUID
 
 # --- foreign --------------------------------------------------------------------------------------------------------
 
-# Inspection of foreign objects without running their code.
-#
 # ``type(x).__name__`` runs code of the metaclass, ``isinstance`` runs ``x.__class__``, and ``str(error)`` runs code of the
 # error. Such code may hang the calling thread with all its work, or raise ``SystemExit`` into the application.
 
@@ -172,12 +170,9 @@ def _origin(error: BaseException, is_relevant: Callable[[str], bool] = lambda fi
     if not own:
         return type_name(error)
     file, line = own[-1]
-    return f"{type_name(error)} at {_name_of_log(file)}:{line}"
+    name = file.replace("\\", "/").rpartition("/")[2]
+    return f"{type_name(error)} at {name}:{line}"
 
 
 def _is_of_user(file: str) -> bool:
     return not (file.startswith((*_LIBRARIES, "<")) or "site-packages" in file)
-
-
-def _name_of_log(file: str) -> str:
-    return file.replace("\\", "/").rpartition("/")[2]

@@ -111,8 +111,6 @@ class LoopThread:
 
 
 _judges = LoopThread("spanscore-loop", pool="spanscore-judge")
-
-
 call_soon, on_loop, submit = _judges.call_soon, _judges.on_loop, _judges.submit
 
 

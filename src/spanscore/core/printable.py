@@ -82,8 +82,6 @@ def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (),
     """Return ``did you mean 'faithfulness'?``; empty if no name is similar.
 
     Args:
-        name: the misspelt name.
-        known: names to search.
         likely: suggestions to use as they are, without a search.
         most: maximum number of suggestions.
     """
@@ -153,7 +151,7 @@ class TextTable:
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         columns = list(zip(self.headers, *self.rows, strict=True))
-        words = [max(map(_longest_word, column)) for column in columns]
+        words = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
         lines = options.max_width - sum(words) > _BORDER * len(words)
         room = options.max_width - (_BORDER * len(words) + 1 if lines else _GAP * len(words))
         if room < sum(words):
@@ -184,10 +182,6 @@ class TextTable:
             for header, cell in zip(self.headers[1:], cells, strict=True):
                 if cell:
                     yield f"  {header}: {', '.join(cell.splitlines())}"
-
-
-def _longest_word(cell: str) -> int:
-    return max(map(len, cell.split()), default=0)
 
 
 def _widths(columns: Sequence[Sequence[str]], words: Sequence[int], room: int) -> list[int]:

@@ -1,4 +1,7 @@
-"""Samples, which metrics score, and annotations, which are human labels of units. Field names are those of ragas."""
+"""Samples, which metrics score, and annotations, which are human labels of units.
+
+Field names are those of ragas, so data sets of ragas load unchanged.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,6 @@ from spanscore.core.score import Label, Outcome
 from spanscore.core.span import UnitKey
 
 # --- sample ---------------------------------------------------------------------------------------------------------
-
-# Field names are those of ragas, so data sets of ragas load unchanged.
 
 
 class _Frozen(BaseModel):

@@ -153,8 +153,6 @@ _MISSING = _FAILED | {
     Outcome.QUEUE_FULL,
     Outcome.SHUTDOWN,
 }
-
-
 _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_NOT_SAMPLED, Outcome.DELEGATED})
 
 
@@ -585,12 +583,10 @@ def unit_attributes(
         attributes[semconv.VERDICT] = verdict
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
-    return attributes | _unscored(scores, others) | _source(scores)
-
-
-def _source(scores: Sequence[Score]) -> dict[str, Any]:
-    source = next((score.source for score in scores if score.source), None)
-    return {} if source is None else {semconv.EVALUATION_SOURCE: source}
+    attributes |= _unscored(scores, others)
+    if source := next((score.source for score in scores if score.source), None):
+        attributes[semconv.EVALUATION_SOURCE] = source
+    return attributes
 
 
 def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:

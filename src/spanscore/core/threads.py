@@ -342,8 +342,6 @@ class SerialThread:
 
 # --- interruptible --------------------------------------------------------------------------------------------------
 
-# A call on a thread that ends when the coroutine that awaits it is cancelled.
-#
 # A Python thread cannot be ended from outside. A metric that computes for minutes after its timeout would occupy one of two
 # threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s. So an
 # exception is raised in the thread, and takes effect at the next Python instruction; a call into C ends first.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.core import loop
 from spanscore.core.codecs.job import request_of_unit
-from spanscore.core.codecs.media_markers import without_image_bytes
+from spanscore.core.codecs.media import without_image_bytes
 from spanscore.core.event_queue import yield_gil
 from spanscore.core.job import JobResult, SampledUnit
 from spanscore.core.log import log_internal_error, plain_text, type_name

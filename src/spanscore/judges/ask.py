@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from spanscore.core.codecs.media_markers import NUMBER
+from spanscore.core.codecs.media import NUMBER
 from spanscore.core.log import type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall

@@ -8,6 +8,7 @@ from inspect import iscoroutinefunction
 from typing import TypeVar
 
 from spanscore import semconv
+from spanscore.core.codecs.media import IMAGE_LIMIT, ImageLimit, limit_images
 from spanscore.core.job import Job, SampledUnit
 from spanscore.core.log import type_name
 from spanscore.core.plugins import Entry, Registry
@@ -17,11 +18,9 @@ from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
-from spanscore.samples.images import IMAGE_LIMIT, ImageLimit, limit_images
-from spanscore.samples.measures import add_measures
+from spanscore.samples.on_demand import add_measures, add_tools
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
-from spanscore.samples.tools import add_tools
 
 REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 
-from spanscore.core.codecs.sample_images import add_images, with_keys
+from spanscore.core.codecs.media import add_images, with_keys
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.sample import AIMessage, HumanMessage, Image, Message, MultiTurnSample, Sample, Samples, ToolMessage
 from spanscore.core.score import Outcome

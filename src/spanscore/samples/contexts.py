@@ -88,10 +88,8 @@ def _marked(behind: Sequence[ModelRun]) -> Iterator[str]:
 def _part(text: str, *, asks: bool) -> str:
     """Return the part of a message that a tag or a heading marks as the context; empty without such a mark.
 
-    Args:
-        text: text of the message.
-        asks: whether the message also has the question, which ends the part. In other messages a heading ``Question:`` is part
-            of a document.
+    If the message ``asks``, it also has the question, which ends the part. In other messages a heading ``Question:`` is part of
+    a document.
     """
     opening = _OPENING.search(text)
     closing = -1 if opening is None else text.rfind(f"</{opening[1]}>")
@@ -211,7 +209,7 @@ def _contexts(
     if view.documents_cut:
         return AnswerContexts(None)
     if retrieved is None:
-        # the output's keys come first, because the input's keys are often empty
+        # The output's keys come first, because the input's keys are often empty.
         held = _first_held([*_read_context_keys(view.output), *_read_context_keys(view.input)])
         return AnswerContexts(_tool_results(view, retrieval_tools) if held is None else held)
     if answering is None or any(document.content is None for document in retrieved):

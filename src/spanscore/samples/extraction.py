@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from spanscore import semconv
 from spanscore.config.capture import Extract
+from spanscore.core.codecs.media import with_images_of
 from spanscore.core.codecs.messages import (
     ASSISTANT,
     TOOL,
@@ -35,7 +36,6 @@ from spanscore.core.sample import (
 from spanscore.core.score import Outcome
 from spanscore.core.span import CUT, Unit
 from spanscore.samples.contexts import AnswerContexts, contexts_in
-from spanscore.samples.images import with_images_of
 from spanscore.samples.question_answer import (
     ModelTexts,
     TextMatch,
@@ -72,12 +72,12 @@ def history_of(view: UnitView, question: str | None, answering: ModelRun | None)
     places = (exchanged, _talks_in(view.input.value), [view.history], _talks_in(view.output.value))
     talks = [talk for place in places for talk in place if human_turns(talk)]
     if not talks:
-        return sample_messages(_kept(question, answering))
+        return sample_messages(_thread_in_prompt(question, answering))
     at = [n for n, message in enumerate(talks[0]) if is_human(message) and message_text(message) == question]
     return sample_messages(talks[0][: at[-1]] if at else talks[0])
 
 
-def _kept(question: str | None, answering: ModelRun | None) -> list[GenAIMessage]:
+def _thread_in_prompt(question: str | None, answering: ModelRun | None) -> list[GenAIMessage]:
     """Return a thread's earlier messages from a prompt: a thread's messages have ids, a template's do not."""
     asked = () if answering is None else answering.asked
     if not question or question not in (last_human_text(asked) or ""):
@@ -116,8 +116,6 @@ def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
 
 # --- conversation ---------------------------------------------------------------------------------------------------
 
-# The conversation between user and application: all messages, with every tool call of the unit, in order.
-#
 # If the root has messages, they are the conversation; calls that they do not show (a sub-agent's) are inserted at the point of
 # their call. Otherwise it consists of the earlier turns from the root's input or a store, the question, the calls and the
 # answer. Messages that only a prompt template added, such as examples, or that a node wrote with the role of a human, are no
@@ -130,19 +128,20 @@ def conversation_of(
 ) -> tuple[MultiTurnSample | None, list[str]]:
     """Return the conversation if the unit has tool calls or several human turns, and notes on messages that were left out."""
     turn_messages = view.turn()
-    opened, turn = _opened(view, question, turn_messages), _apart(_without_humans(turn_messages, answer), view.callers)
+    opened = _find_opening(view, question, turn_messages)
+    turn = _split_last_text(_without_humans(turn_messages, answer), view.callers)
     history = history_of(view, question, answering)
-    calls = TurnCalls(
-        view, [*turn_of(opened), *turn]
-    )  # a single model call has the earlier calls of its turn in its prompt
+    # A single model call has the earlier calls of its turn in its prompt.
+    calls = TurnCalls(view, [*turn_of(opened), *turn])
     if not any((opened, turn, history, calls.made, view.tools)):
         return None, []  # a question and an answer
     after = _after_question(view, opened, turn, calls, has_history=bool(history))
     if after is None:
         return None, []
-    messages, left_out = calls.answered([*history, *_asked(opened, question), *after])
+    opening: list[Message] = [] if question is None else [HumanMessage(content=question)]
+    messages, left_out = calls.answered([*history, *(sample_messages(opened) if opened else opening), *after])
     notes = [f"left out of the conversation: {left_out} tool results that no message before them asked for"]
-    return MultiTurnSample(user_input=_ended(messages, turn, answer)), notes if left_out else []
+    return MultiTurnSample(user_input=_end_with_answer(messages, turn, answer)), notes if left_out else []
 
 
 def _after_question(
@@ -160,43 +159,33 @@ def _after_question(
     return None
 
 
-def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
+def _end_with_answer(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
     """Return a conversation with the answer at its end, if it ends with a question, a call, or an answer to a call.
 
     The answer is not added if the assistant's messages of this turn have its text. In the root's own messages, a tool's message
     may be the last: an agent with a response format answers so.
     """
     last = messages[-1] if messages else None
-    if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or _ends_with_tool(turn):
+    ends_with_tool = bool(turn) and role_of(turn[-1].get("role")) == TOOL
+    if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or ends_with_tool:
         return messages
     now = takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
     is_said = any(isinstance(message, AIMessage) and message.content == answer for message in now)
     return messages if is_said else [*messages, AIMessage(content=answer)]
 
 
-def _ends_with_tool(turn: Sequence[GenAIMessage]) -> bool:
-    return bool(turn) and role_of(turn[-1].get("role")) == TOOL
-
-
-def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
+def _split_last_text(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
     """Return a turn with its last text separated from the calls before it: the root of Vercel's SDK joins its steps."""
     text = message_text(turn[-1]) if turn and calls_by_id(turn[-1]) else None
     if not text or not any(final_text(run.said) == text and not calls_tools(run.said) for run in runs):
         return turn
-    parts = turn[-1].get("parts", turn[-1].get("content")) or ()
-    calls, words = [part for part in parts if _is_call(part)], [part for part in parts if not _is_call(part)]
+    parts = turn[-1].get("parts", turn[-1].get("content"))
+    calls = [part for part in parts if isinstance(part, dict) and part.get("type") == "tool_call"]
+    words = [part for part in parts if part not in calls]
     return [*turn[:-1], {**turn[-1], "parts": calls}, {**turn[-1], "parts": words}]
 
 
-def _is_call(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_call"
-
-
-def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message]:
-    return sample_messages(opened) if opened else _said(HumanMessage, question)
-
-
-def _opened(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
+def _find_opening(view: UnitView, question: str | None, messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the root's messages before those of this turn; ``[]`` if they do not contain the user's question."""
     thread = view.thread()
     opened = thread[: len(thread) - len(messages)]
@@ -213,10 +202,6 @@ def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[Ge
     return [message for message in turn if not is_human(message)]
 
 
-def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]:
-    return [] if text is None else [by(content=text)]
-
-
 # --- extract --------------------------------------------------------------------------------------------------------
 
 
@@ -224,11 +209,6 @@ def find_question(extract: Extract, view: UnitView, model_texts: ModelTexts, ans
     """Find the text of the question. ``answering`` is the run that gave the answer; None = unknown."""
     place = extract.user_input
     return question_in(view, model_texts, answering) if place is None else _at(place, view, question_text)
-
-
-def find_answer(extract: Extract, view: UnitView, model_texts: ModelTexts) -> TextMatch:
-    """Find the text of the answer. An empty answer counts as an answer."""
-    return answer_in(view, model_texts) if extract.response is None else _at(extract.response, view, answer_text)
 
 
 def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
@@ -303,7 +283,8 @@ def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
 def samples_of(view: UnitView, extract: Extract) -> Samples:
     """Make the samples of a unit, with notes as ``reason``, or return the reason of their absence; safe for any payload."""
     model_texts = ModelTexts(view)
-    answer = find_answer(extract, view, model_texts)
+    place = extract.response
+    answer = answer_in(view, model_texts) if place is None else _at(place, view, answer_text)
     answering = model_texts.answering(answer.value)
     question = find_question(extract, view, model_texts, answering)
     match = find_contexts(extract, view, model_texts, answering)
@@ -318,7 +299,15 @@ def samples_of(view: UnitView, extract: Extract) -> Samples:
     contexts: AnswerContexts = match.value
     prompt = None if answering is None else last_human_text(answering.asked)
     user_input = with_images_of(question.value, prompt, contexts.texts or ())
-    single, left_out = _add_references(_single(user_input, answer.value, contexts), view.expected)
+    single, left_out = _add_references(
+        SingleTurnSample(
+            user_input=user_input,
+            response=answer.value,
+            retrieved_contexts=contexts.texts,
+            retrieved_context_ids=contexts.ids,
+        ),
+        view.expected,
+    )
     conversation, refused = conversation_of(view, question.value, answer.value, answering)
     multi, more = (None, []) if conversation is None else _add_references(conversation, view.expected)
     notes = dict.fromkeys([*left_out, *refused, *more])
@@ -337,12 +326,12 @@ def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | No
         return "the run failed before it answered"
     if question.torn or answer.torn:
         what = " and the ".join(name for name, match in (("question", question), ("answer", answer)) if match.torn)
-        return f"{SEVERAL_TEXTS} {what}; {_held(view)}"
+        return f"{SEVERAL_TEXTS} {what}; {_describe_root(view)}"
     if (question.value is None or answer.value is None) and _is_cut(view):
         log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
         return CUT.reason
     if question.value is None and answer.value is None:
-        return f"neither a question nor an answer was found; {_held(view)}"
+        return f"neither a question nor an answer was found; {_describe_root(view)}"
     return None
 
 
@@ -354,7 +343,7 @@ def _is_cut(view: UnitView) -> bool:
     return any(span.attributes.get(semconv.CONTENT_CUT) is True for span in models)
 
 
-def _held(view: UnitView) -> str:
+def _describe_root(view: UnitView) -> str:
     """Return the root's keys, without their values, and the advice to set ``Extract``."""
     sides = (("input", view.input.value), ("output", view.output.value))
     held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]
@@ -371,15 +360,6 @@ def _source(question: TextMatch, answer: TextMatch) -> str | None:
     """Return the source of the question or the answer, whichever is less certain."""
     sources = [match.source for match in (question, answer) if match.source is not None]
     return None if not sources else str(max(sources, key=list(TextSource).index))
-
-
-def _single(question: str | None, answer: str | None, contexts: AnswerContexts) -> SingleTurnSample:
-    return SingleTurnSample(
-        user_input=question,
-        response=answer,
-        retrieved_contexts=contexts.texts,
-        retrieved_context_ids=contexts.ids,
-    )
 
 
 def _add_references(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.config.capture import Extract
-from spanscore.core.codecs.media_markers import join_marked_blocks, mark_media
+from spanscore.core.codecs.media import add_unit_images, join_marked_blocks, mark_media
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
 from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.codecs.text import as_text, from_wire, is_cut
@@ -19,7 +19,6 @@ from spanscore.core.sample import Samples
 from spanscore.core.span import Attributes, NoContent, SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.samples.extraction import no_sample, samples_of
-from spanscore.samples.images import add_unit_images
 from spanscore.samples.question_answer import QUESTION_KEYS, final_text
 from spanscore.samples.texts import RetrievedDocument, retrieved_in
 from spanscore.samples.view import (
@@ -157,15 +156,11 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
 def _sides(unit: Unit, top: SpanData, operation: str, models: Sequence[SpanData]) -> tuple[RootValue, RootValue]:
     """Return the input and the output; the question of an inner tool is all of its arguments."""
     gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    sides = _input(top, operation, models), _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
+    input, output = _input(top, operation, models), _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
     if unit.inner is not None and unit.inner.kind == "tool":
-        return _one_text(sides[0]), _one_text(sides[1])
-    return sides
-
-
-def _one_text(side: RootValue) -> RootValue:
-    """Return an input or output as a single text, structured values as JSON."""
-    return side if side.value is None else replace(side, value=as_text(side.value))
+        for side in (input, output):
+            side.value = None if side.value is None else as_text(side.value)
+    return input, output
 
 
 def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
@@ -196,11 +191,8 @@ def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootVa
     """Return an input or output; the beginning of cut JSON is left out and marked as cut."""
     if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
         return RootValue(messages, cut=True)
-    return RootValue(
-        messages,
-        mark_media(value),
-        cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT)),
-    )
+    is_cut_away = value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT))
+    return RootValue(messages, mark_media(value), cut=is_cut_away)
 
 
 def _came_over_a_wire(span: SpanData) -> bool:
@@ -214,10 +206,8 @@ def _by_operation(
     """Return the spans of tools, of retrievers, and of models with content."""
     tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
     retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
-    models = [
-        span for operation, span in operations if operation in semconv.MODEL_OPERATIONS and span.no_content is None
-    ]
-    return tools, retrievers, models
+    models = [span for operation, span in operations if operation in semconv.MODEL_OPERATIONS]
+    return tools, retrievers, [span for span in models if span.no_content is None]
 
 
 def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
@@ -242,7 +232,7 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    return ModelRun(partial(_asked, span), said, agent, text=_unread(span), variables=partial(_template_of, span))
+    return ModelRun(partial(_asked, span), said, agent, _unread(span), partial(_template_of, span))
 
 
 def _template_of(span: SpanData) -> Mapping[str, Any]:
@@ -296,27 +286,23 @@ def _tool(span: SpanData) -> ToolRun:
 def _documents_are_cut(span: SpanData) -> bool:
     """Return whether an attribute limit cut a retriever's documents, and its span has no other copy."""
     attributes = span.attributes
-    return attributes.get(semconv.CONTENT_CUT) is True and not isinstance(
-        attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
-    )
+    documents = attributes.get(semconv.RETRIEVAL_DOCUMENTS)
+    return attributes.get(semconv.CONTENT_CUT) is True and not isinstance(documents, (list, tuple))
 
 
 def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[RetrievedDocument]]:
     """Return the documents of retrievers, possibly none, or of tools' artifacts. Failed runs have no documents."""
-    with_documents = [
-        span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))
-    ]
-    outer = topmost(with_documents, with_documents, unit)
-    return [_read_documents(span) for span in outer]
+    listed = ((span, span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)) for span in spans)
+    with_documents = [span for span, documents in listed if isinstance(documents, (list, tuple))]
+    return [_read_documents(span) for span in topmost(with_documents, with_documents, unit)]
 
 
 def _read_documents(span: SpanData) -> list[RetrievedDocument]:
     documents = retrieved_in(mark_media([*span.attributes[semconv.RETRIEVAL_DOCUMENTS]]))
     if span.scope != semconv.CAPTURE_SCOPE:
         return documents
-    return [
-        RetrievedDocument(document.content or "", document.id) for document in documents
-    ]  # spanscore's capture has every text, so the page was empty
+    # spanscore's capture has every text, so a page without one was empty.
+    return [RetrievedDocument(document.content or "", document.id) for document in documents]
 
 
 def _searching(
@@ -336,10 +322,8 @@ def _searching(
 
 # --- registry -------------------------------------------------------------------------------------------------------
 
-# The extractors by name, in the order in which they are asked. A new extractor is a file here, and a line below.
-
 _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
-"""Built-in extractors; the last claims every run of spanscore's own callback."""
+"""Built-in extractors in the order in which they are asked; the last claims every run of spanscore's own callback."""
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,

@@ -69,9 +69,7 @@ class ModelTexts:
 
     @cached_property
     def _fields(self) -> frozenset[str]:
-        return frozenset(
-            leaf for structures in self._structures for structure in structures for leaf in _leaves(structure)
-        )
+        return frozenset(leaf for structures in self._structures for each in structures for leaf in _leaves(each))
 
     def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
         """Return the only text that any prompt contains; or else that a human message contains; or else the answer's prompt.
@@ -193,11 +191,11 @@ def _texts_of(message: GenAIMessage) -> Iterator[str]:
 def _structures(messages: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
     """Return the structured answers of a run: the arguments of its calls, and JSON in its last text."""
     called: list[Mapping[str, Any]] = [call.args for message in messages for call in tool_calls(message)]
-    parsed = _parsed(words)
+    parsed = _parse_object(words)
     return [*called, parsed] if isinstance(parsed, dict) else called
 
 
-def _parsed(text: str) -> Any:
+def _parse_object(text: str) -> Any:
     fenced = _FENCED.fullmatch(text) if text.startswith("```") else None
     inner = (fenced[1] if fenced else text).strip()
     if not inner.startswith("{"):
@@ -352,7 +350,7 @@ def _read_earlier_texts(view: UnitView, model_texts: ModelTexts) -> dict[str, st
 def _choose_question(value: Any, model_texts: ModelTexts, answering: ModelRun | None) -> _Guess:
     """Choose between the texts of an input. Next to unread messages, only a text that prompts contain is accepted."""
     texts = leaves(value)
-    guess = _choose_question_text(texts, model_texts, answering) if texts else _listed(value, model_texts)
+    guess = _choose_question_text(texts, model_texts, answering) if texts else _choose_listed_text(value, model_texts)
     if _has_unread_messages(value) and not (guess.text and model_texts.prompts_contain([guess.text])):
         return _Guess(None, TextSource.MATCHED)
     return guess
@@ -367,7 +365,7 @@ def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, ans
     return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
-def _listed(value: Any, model_texts: ModelTexts) -> _Guess:
+def _choose_listed_text(value: Any, model_texts: ModelTexts) -> _Guess:
     """Return the texts in lists of an input without other texts."""
     texts = in_lists(value)
     if not texts and has_records(value):
@@ -392,16 +390,15 @@ def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Guess]:
     yield _Guess(_response_format(output), TextSource.OBJECT)
     yield _Guess(_final(view.turn(), model_texts), TextSource.MESSAGES)
     whole = _unwrap_answer(output.value)
-    value = _less(whole, view.input.value)
+    value = _without_input(whole, view.input.value)
     yield from (_Guess(text, TextSource.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
     yield _Guess(message_text(value) if is_message(value) else scalar(value), TextSource.ONLY_TEXT)
     if model_texts.structure(whole):
         yield _Guess(as_text(whole), TextSource.OBJECT)
-    yield (
-        _choose_new_answer(value, model_texts)
-        if view.goes_on
-        else _choose_answer(_own_texts(value, view.input), value, model_texts)
-    )
+    if view.goes_on:
+        yield _choose_new_answer(value, model_texts)
+    else:
+        yield _choose_answer(_own_texts(value, view.input), value, model_texts)
     if view.failed and not view.score_failed:
         return  # a model's answer inside a failed run never reached a user
     if view.models:
@@ -431,7 +428,7 @@ def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts
         return _Guess(chosen[0], TextSource.MATCHED)
     if all(map(model_texts.answered, values)):
         return _Guess(as_text(worded(value)), TextSource.OBJECT)
-    only = _put_together(values, chosen, model_texts)
+    only = _choose_composed_text(values, chosen, model_texts)
     return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
@@ -451,15 +448,13 @@ def _list_of_answers(value: Any, model_texts: ModelTexts) -> str | None:
     return as_text(value) if listed and all(map(model_texts.mentions, listed)) else None
 
 
-def _put_together(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:
+def _choose_composed_text(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:
     """Return the only text that contains all answers of models or, without such parts, an answer with a signature."""
-    made = [
-        text for text in texts if (all(holds(text, part) for part in parts) if parts else model_texts.finished(text))
-    ]
+    made = [t for t in texts if (all(holds(t, part) for part in parts) if parts else model_texts.finished(t))]
     return made[0] if len(made) == 1 else None
 
 
-def _less(output: Any, input: Any) -> Any:
+def _without_input(output: Any, input: Any) -> Any:
     """Return the output without values that came unchanged with the input; the whole output if nothing else is left."""
     if not isinstance(output, dict) or not input or not isinstance(input, (dict, str)):
         return output

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
-from spanscore.core.codecs.media_markers import without_image_bytes
+from spanscore.core.codecs.media import without_image_bytes
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.log import is_a, type_name
 from spanscore.core.sample import MultiTurnSample, SingleTurnSample

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spanscore.core.codecs.media_markers import is_marker
+from spanscore.core.codecs.media import is_marker
 from spanscore.core.codecs.messages import is_message, message_text, role_of, text_message
 from spanscore.core.codecs.text import as_text, from_wire, safe_text
 
@@ -41,7 +41,7 @@ def text_of(value: Any) -> str | None:
     last = value[-1] if are_messages(value) else value
     if is_message(last):
         return message_text(last)
-    joined = _joined(value)
+    joined = _join_blocks(value)
     inner = value.get("text", value.get("content")) if isinstance(value, dict) else joined
     return as_text(inner if isinstance(inner, str) else value)
 
@@ -149,10 +149,10 @@ def _words(value: Any) -> str | None:
         return safe_text(value)
     if is_message(value):
         return message_text(value)
-    return _joined(value) if isinstance(value, list) and all(map(_is_block, value)) else None
+    return _join_blocks(value) if isinstance(value, list) and all(map(_is_block, value)) else None
 
 
-def _joined(value: Any) -> str | None:
+def _join_blocks(value: Any) -> str | None:
     """Return a list of texts and text blocks as one text; None for other values and an empty list."""
     if not isinstance(value, list) or not value or not all(isinstance(item, str) or _is_block(item) for item in value):
         return None
@@ -211,7 +211,7 @@ def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
         return None
     if isinstance(value, Mapping):
         return _document(value, depth)
-    return _listed(value, depth) if isinstance(value, (list, tuple)) else None
+    return _documents_of_list(value, depth) if isinstance(value, (list, tuple)) else None
 
 
 def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
@@ -219,10 +219,10 @@ def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
 
     An item in an unknown form is one document. If it is a text, that is the document's text; other values give no text.
     """
-    return [document for item in items for document in _retrieved(item)]
+    return [document for item in items for document in _documents_of_item(item)]
 
 
-def _retrieved(item: Any) -> list[RetrievedDocument]:
+def _documents_of_item(item: Any) -> list[RetrievedDocument]:
     """Return the documents of one item; a document may be JSON text, because a span's lists can only have texts."""
     value = from_wire(item) if isinstance(item, str) and item.startswith("{") else item
     documents = documents_in(value)
@@ -231,7 +231,7 @@ def _retrieved(item: Any) -> list[RetrievedDocument]:
     return [RetrievedDocument(None, _id_in(value))] if documents is None else documents
 
 
-def _listed(values: Sequence[Any], depth: int) -> list[RetrievedDocument] | None:
+def _documents_of_list(values: Sequence[Any], depth: int) -> list[RetrievedDocument] | None:
     read = (_without_text(item) if (inner := documents_in(item, depth - 1)) is None else inner for item in values)
     documents = [inner for inner in read if inner is not None]
     return [document for inner in documents for document in inner] if documents or not values else None
@@ -251,7 +251,7 @@ def _document(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] |
     if text is not None:
         return [RetrievedDocument(safe_text(text), _id_in(value))]
     inner = next((value[key] for key in _NESTED_DOCUMENTS if isinstance(value.get(key), (list, tuple, str))), None)
-    return _wrapped(value, depth) if inner is None else documents_in(inner, depth - 1)
+    return _document_inside(value, depth) if inner is None else documents_in(inner, depth - 1)
 
 
 def _text_in(document: Mapping[str, Any]) -> str | None:
@@ -263,7 +263,7 @@ def _text_in(document: Mapping[str, Any]) -> str | None:
     return text_of(content) if text is None and content and isinstance(content, (list, dict)) else text
 
 
-def _wrapped(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] | None:
+def _document_inside(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] | None:
     """Return the document inside a result: ``{"node": {"text": …}, "score": …}``."""
     inner = next((value[key] for key in _WRAPPED_DOCUMENT if isinstance(value.get(key), Mapping)), None)
     documents = None if inner is None else documents_in(inner, depth - 1)

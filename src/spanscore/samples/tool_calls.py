@@ -27,8 +27,6 @@ from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, tu
 
 # --- results --------------------------------------------------------------------------------------------------------
 
-# Assigns to each message of a conversation the results of its calls, by the calls' ids, otherwise by their order.
-
 ITEM = "fc_"
 """Prefix of the ids that OpenAI's Responses API gives to function-call items. The call itself has another id (``call_…``)."""
 
@@ -38,7 +36,6 @@ class AnsweredMessage:
     """A message of a conversation with the results of its calls.
 
     Attributes:
-        message: the message.
         open: calls without a result.
         answered: calls with their results.
     """
@@ -79,7 +76,7 @@ def _match_result(result: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
     if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # the usual case
         turn[-1].answered.append((turn[-1].open.pop(0), result))
         return True
-    slot, call = next(chain(_of_id(identity, turn), _open_to(identity, turn)), (None, None))
+    slot, call = next(_calls_for(identity, turn), (None, None))
     if slot is None or call is None:
         return False
     slot.answered.append((call, result))
@@ -87,12 +84,9 @@ def _match_result(result: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
     return True
 
 
-def _of_id(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
+def _calls_for(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
     for slot in reversed(turn) if identity else ():
         yield from ((slot, call) for call in calls_in(slot.message) if call.id == identity)
-
-
-def _open_to(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
     for slot in turn:
         yield from ((slot, call) for call in slot.open if may_answer(identity, call.id))
 
@@ -107,8 +101,6 @@ def may_answer(result_id: str | None, call_id: str | None) -> bool:
 
 # --- calls ----------------------------------------------------------------------------------------------------------
 
-# The tool calls of a unit: each once, with its result and its agent, including calls that the root's messages do not show.
-#
 # A call is identified by its id in whichever message has it, because a later prompt may spread the calls of one model reply
 # over several messages. The result of a call is that of its tool's span, otherwise that in a later prompt. Results without an
 # id belong to the calls in their order.
@@ -144,7 +136,6 @@ class ToolCallingMessage:
 
     Attributes:
         run_index: position of the message's run among the unit's runs.
-        message: the message.
         calls: calls of the message, in its order.
     """
 
@@ -165,7 +156,6 @@ class TurnCalls:
     """The tool calls of a unit's turn.
 
     Args:
-        view: the unit.
         root_messages: the root's messages of the turn.
 
     Attributes:

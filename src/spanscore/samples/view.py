@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from spanscore import semconv
-from spanscore.core.codecs.media_markers import is_marker
+from spanscore.core.codecs.media import is_marker
 from spanscore.core.codecs.messages import USER, calls_by_id, is_made, joined, message_text, role_of, text_message
 from spanscore.core.span import SpanData, Unit
 from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of
@@ -44,43 +44,33 @@ class RootValue:
         return {**self.value, self.key: list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
 
 
+@dataclass(eq=False)
 class ModelRun:
     """The input and the output of one call of a model.
 
-    Args:
-        ask: function that returns the input, called on first need because most runs' inputs are never read.
-        text: input as received JSON; None if it is known in another form only.
-        variables: function that returns the variables of the prompt's template by name; None = no template is known.
-
     Attributes:
+        ask: function that returns the input, called on first need because most runs' inputs are never read.
         said: messages of the output.
         agent: name of the agent that made the call; None for the unit's own agent, and if no span has a name.
+        text: input as received JSON; None if it is known in another form only.
+        read_variables: function that returns ``variables``; None = no template is known.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[], Sequence[GenAIMessage]],
-        said: Sequence[GenAIMessage],
-        agent: str | None = None,
-        *,
-        text: str | None = None,
-        variables: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:
-        self._ask = ask
-        self._text = text
-        self._variables = variables
-        self.said = said
-        self.agent = agent
+    ask: Callable[[], Sequence[GenAIMessage]]
+    said: Sequence[GenAIMessage]
+    agent: str | None = None
+    text: str | None = None
+    read_variables: Callable[[], Mapping[str, Any]] | None = None
 
     @cached_property
     def asked(self) -> Sequence[GenAIMessage]:
         """Messages of the input, instructions first."""
-        return self._ask()
+        return self.ask()
 
     @property
     def variables(self) -> Mapping[str, Any]:
         """Variables of the prompt's template by name, JSON parsed; empty if no template is known."""
-        return self._variables() if self._variables is not None else {}
+        return self.read_variables() if self.read_variables is not None else {}
 
     @cached_property
     def may_hold_calls(self) -> bool:
@@ -89,7 +79,7 @@ class ModelRun:
 
     def may_hold(self, *marks: str) -> bool:
         """Return whether the input may have any of these texts; JSON may escape any letter."""
-        text = self._text
+        text = self.text
         return text is None or any(mark in text for mark in marks) or "\\u" in text
 
 
@@ -108,9 +98,6 @@ class UnitView:
     """A unit in one form for every extractor. An extractor fills it from spans; ``extraction`` reads it.
 
     Attributes:
-        unit: the unit.
-        input: the root's input.
-        output: the root's output.
         models: model runs in the order of their ends, without models inside a tool.
         retrievals: documents of each retriever run in the order of their starts, without retrievers inside another.
         artifacts: documents in the artifacts of tool runs, in the order of their starts.
@@ -219,10 +206,7 @@ def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
     for span in unit.spans:
         prompts = span.attributes.get(semconv.INPUT_MESSAGES)
         listed = prompts if isinstance(prompts, list) and span is not unit.root else []
-        humans = [
-            message for message in listed if isinstance(message, dict) and message.get("id") and is_human(message)
-        ]
-        if humans:
+        if humans := [item for item in listed if isinstance(item, dict) and item.get("id") and is_human(item)]:
             yield humans
 
 
@@ -304,12 +288,7 @@ def by_id(unit: Unit) -> Mapping[int, SpanData]:
 
 
 def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
-    """Return the spans around a span, the nearest first; a loop of parents ends.
-
-    Args:
-        span: span of a unit.
-        within: spans of the unit by their ids.
-    """
+    """Return the spans around a span, the nearest first; a loop of parents ends. ``within`` has the unit's spans by id."""
     above: dict[int, SpanData] = {}
     parent = span.parent_id
     while parent is not None and parent in within and parent not in above and parent != span.span_id:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
-from spanscore.core.codecs.media_markers import MARKER
+from spanscore.core.codecs.media import MARKER
 from spanscore.core.job import SampledUnit
 from spanscore.core.printable import format_count, printable
 from spanscore.core.sample import AIMessage, Samples, ToolCall

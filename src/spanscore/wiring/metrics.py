@@ -11,6 +11,7 @@ from spanscore.config.capture import Extract
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
 from spanscore.config.units import InnerUnit, Sessions
+from spanscore.core.codecs.media import ImageLimit
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
@@ -29,7 +30,6 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
-from spanscore.samples.images import ImageLimit
 from spanscore.samples.redaction import redacted
 from spanscore.wiring.remote_scoring import left_to_the_other
 

@@ -12,7 +12,7 @@ from tests.live import QUESTION, rag
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Capture
 from spanscore.core.codecs.otlp import json_line, read_spans
-from spanscore.core.codecs.sdk import span_data, structured
+from spanscore.core.codecs.sdk import WireAttributes, span_data
 from spanscore.metrics import ExactMatch
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -91,7 +91,7 @@ def test_any_application_may_put_them_on_its_own_spans(written: str) -> None:
         data = span_data(asked(run))
     external = {"spanscore.metadata.user_tier": "gold", **EXTERNAL[written]}
 
-    translated = SpanNormalizers().translate(replace(data, scope="some.library", attributes=structured(external)))
+    translated = SpanNormalizers().translate(replace(data, scope="some.library", attributes=WireAttributes(external)))
 
     assert translated is not None
     assert translated.metadata["user_tier"] == "gold"

@@ -13,8 +13,14 @@ from langchain_core.messages import HumanMessage
 from tests.core.codecs.payloads import payloads
 
 from spanscore.core.codecs.langchain import render_messages, sample_from_messages
-from spanscore.core.codecs.media import image_of, media_part
-from spanscore.core.codecs.media_markers import images_in, join_marked_blocks, mark_media, without_image_bytes
+from spanscore.core.codecs.media import (
+    image_of,
+    images_in,
+    join_marked_blocks,
+    mark_media,
+    media_part,
+    without_image_bytes,
+)
 from spanscore.core.codecs.stored_sample import content_hash, sample_of
 from spanscore.core.codecs.text import MAX_CHARS, to_wire
 from spanscore.core.sample import Image, MultiTurnSample, SingleTurnSample

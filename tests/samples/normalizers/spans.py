@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from spanscore import semconv
-from spanscore.core.codecs.sdk import structured
+from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.sample import Samples
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import split
@@ -126,7 +126,7 @@ _EVENT = ("gen_ai.user.message", {"gen_ai.event.content": QUESTION})
 
 def external(attributes: Mapping[str, Any], scope: str = "some.scope", **fields: Any) -> SpanData:
     """A span as it comes over the wire."""
-    return replace(make_span(scope=scope, **fields), attributes=structured(dict(attributes)))
+    return replace(make_span(scope=scope, **fields), attributes=WireAttributes(dict(attributes)))
 
 
 def _silent(attributes: Mapping[str, Any]) -> dict[str, Any]:

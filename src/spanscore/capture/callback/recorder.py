@@ -34,7 +34,7 @@ from spanscore.capture.callback.spans import (
 )
 from spanscore.capture.other_scorers import span_elsewhere
 from spanscore.core.codecs.langchain import flat_documents
-from spanscore.core.codecs.media_markers import without_image_bytes
+from spanscore.core.codecs.media import without_image_bytes
 from spanscore.core.codecs.sdk import exported
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import yield_gil

@@ -27,28 +27,18 @@ from spanscore.errors import ConfigurationError, SampleError
 # output the right value is unknown, and the annotation is left out.
 
 
-def annotations_of(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
-    """Return the annotated samples in a file's text; None if it is not an export of ragas's annotations.
-
-    Args:
-        text: content of the file.
-        metric: name of the metric; None = the only one in the file.
-        path: the file, for error messages.
-
-    Raises:
-        ConfigurationError: the file has no annotations of that metric, it has several metrics and none is chosen, or an
-            annotation is invalid.
-    """
-    held = _held(text)
+def _ragas_annotations(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
+    """Return the annotated samples in a file's text; None if it is not an export of ragas's annotations."""
+    held = _ragas_entries(text)
     if held is None:
         return None
     chosen = metric or (next(iter(held)) if len(held) == 1 else "")
     if chosen not in held:
         raise ConfigurationError(f"{path} has annotations of {names_listed(sorted(held))}; choose one of these metrics")
-    return list(_read(held[chosen], chosen, path))
+    return list(_read_ragas(held[chosen], chosen, path))
 
 
-def _held(text: str) -> dict[str, list[Any]] | None:
+def _ragas_entries(text: str) -> dict[str, list[Any]] | None:
     try:
         found = json_in(text)
     except ValueError:
@@ -56,14 +46,11 @@ def _held(text: str) -> dict[str, list[Any]] | None:
     if not isinstance(found, dict):
         return None
     held = {found["name"]: found["samples"]} if found.keys() == {"name", "samples"} else found
-    return held if held and all(map(_are_annotations, held.values())) else None
+    entries = (entry for value in held.values() for entry in (value if isinstance(value, list) else [None]))
+    return held if held and all(isinstance(entry, dict) and "metric_input" in entry for entry in entries) else None
 
 
-def _are_annotations(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and "metric_input" in one for one in value)
-
-
-def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
+def _read_ragas(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
     for place, annotation in enumerate(annotations, 1):
         try:
             human = _human(annotation)
@@ -146,7 +133,12 @@ def passes(human: HumanValue, scale: Scale) -> bool:
     if isinstance(human, bool):
         return human
     if isinstance(human, str):
-        return scale.quality(human) == 1.0 if scale.bad and human in scale.categories else _word(human)
+        if scale.bad and human in scale.categories:
+            return scale.quality(human) == 1.0
+        if needs_scale(human):
+            words = ", ".join(_WORDS)
+            raise ConfigurationError(f"a human label that is a word is one of {words}; or write true or false")
+        return _WORDS[human.strip().lower()]
     if scale.range is None:
         raise ConfigurationError(
             "the metric's scale is open, so a number is neither pass nor fail; write true or false"
@@ -177,7 +169,7 @@ def read_annotations(path: str | Path, *, metric: str | None = None, name: str |
         ConfigurationError: the file cannot be read, or has errors; the message names the lines.
     """
     text = _text(path)
-    annotations = annotations_of(text, metric, path)
+    annotations = _ragas_annotations(text, metric, path)
     if annotations is not None:
         return annotations
     return _last_of_each(of_name(_read_annotations(_lines(text), path), name, path))
@@ -216,7 +208,7 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
     faults: list[str] = []
     for number, record in records:
         try:
-            read.append(record if isinstance(record, AnnotatedSample) else _labelled(number, record))
+            read.append(record if isinstance(record, AnnotatedSample) else _read_record(number, record))
         except (SampleError, ConfigurationError) as error:
             faults.append(f"  line {number}: {error}")
     if faults or not read:
@@ -273,13 +265,6 @@ def of_name(read: list[AnnotatedSample], name: str | None, path: str | Path) -> 
     ]
 
 
-def _word(human: str) -> bool:
-    passed = _WORDS.get(human.strip().lower())
-    if passed is None:
-        raise ConfigurationError(f"a human label that is a word is one of {', '.join(_WORDS)}; or write true or false")
-    return passed
-
-
 def _text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8-sig")
@@ -299,25 +284,19 @@ def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
 
 def _last_of_each(read: list[AnnotatedSample]) -> list[AnnotatedSample]:
     last: dict[object, AnnotatedSample] = {}
-    # the order is stable: the later line wins
+    # The order is stable: of labels with one time, the later line counts.
     for labelled in sorted(read, key=lambda labelled: (labelled.label and labelled.label.when_ns) or 0):
-        last[_whose(labelled)] = labelled
+        label = labelled.label
+        has_unit = label is not None and (label.unit is not None or label.key is not None)
+        last[_identity(label) if label is not None and has_unit else labelled.line] = labelled
     return sorted((label for label in last.values() if not label.withdrawn), key=lambda labelled: labelled.line)
-
-
-def _whose(annotated: AnnotatedSample) -> object:
-    """Return the key under which the latest label counts: unit, key and annotator; the line number if the label has no unit."""
-    label = annotated.label
-    if label is None or (label.unit is None and label.key is None):
-        return annotated.line
-    return _identity(label)
 
 
 def _identity(human_label: Annotation) -> object:
     return human_label.name, human_label.unit, human_label.key, human_label.annotator
 
 
-def _labelled(number: int, given: Any) -> AnnotatedSample:
+def _read_record(number: int, given: Any) -> AnnotatedSample:
     record = _record(given)
     label = _label(record)
     held = KNOWN & {name for name, value in record.items() if value is not None}
@@ -325,7 +304,7 @@ def _labelled(number: int, given: Any) -> AnnotatedSample:
         line=number,
         sample=sample_of(record) if held else None,
         human=label.value,
-        judged=_scores(record.get("scores")),
+        judged=_read_results(record.get("scores")),
         group=_optional(record, "session", _a_text) or _optional(record, "trace_id", _a_text),
         probability=_optional(record, "probability", _a_probability),
         id=_optional(record, "id", _an_id),
@@ -361,23 +340,19 @@ def _meant(unknown: list[str]) -> str:
 
 
 def _label(record: _Record) -> Annotation:
-    if record.get("human") is None:
+    human = record.get("human")
+    if human is None:
         raise ConfigurationError("no human: it is the human's value, true or false, a number or a word")
+    is_verdict = isinstance(human, bool) or (isinstance(human, str) and human.strip())
     return Annotation(
         name=_optional(record, "name", _a_text) or DEFAULT_NAME,
-        value=_check_human_value(record["human"]),
+        value=human if is_verdict else _a_number("human", human),
         annotator=_optional(record, "annotator", _a_text) or "HUMAN",
         comment=_optional(record, "comment", _a_text),
         when_ns=_optional(record, "when", _a_time),
         unit=_unit(record),
         key=_optional(record, "key", _a_text),
     )
-
-
-def _check_human_value(value: Any) -> HumanValue:
-    if isinstance(value, bool) or (isinstance(value, str) and value.strip()):
-        return value
-    return _a_number("human", value)
 
 
 def _unit(record: _Record) -> UnitKey | None:
@@ -396,15 +371,15 @@ def _digits(name: str, value: Any, count: int) -> int:
     return number or _refuse(name, f"{count} hex digits, not all zero")
 
 
-def _scores(value: Any) -> dict[str, JudgeResult]:
+def _read_results(value: Any) -> dict[str, JudgeResult]:
     if value is None:
         return {}
     if not isinstance(value, dict):
         _refuse("scores", 'a mapping: {"faithfulness": {"value": 0.8, "label": "pass", "evaluator_version": "…"}}')
-    return {metric: _judged(f"scores.{metric}", result) for metric, result in value.items()}
+    return {metric: _read_result(f"scores.{metric}", result) for metric, result in value.items()}
 
 
-def _judged(place: str, result: Any) -> JudgeResult:
+def _read_result(place: str, result: Any) -> JudgeResult:
     if not isinstance(result, dict):
         return JudgeResult(_a_number(place, result), None, "")
     unknown = result.keys() - {"value", "label", "evaluator_version", "probability"}
@@ -450,11 +425,9 @@ def _a_flag(name: str, value: Any) -> bool:
 
 
 def _an_id(name: str, value: Any) -> str | int:
-    return (
-        value
-        if isinstance(value, str | int) and not isinstance(value, bool)
-        else _refuse(name, "a text or a whole number")
-    )
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return value
+    return _refuse(name, "a text or a whole number")
 
 
 def _a_time(name: str, value: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from spanscore import semconv
 from spanscore.core.codecs.otlp_request import (
@@ -27,18 +27,7 @@ from spanscore.core.codecs.sdk import STATUS, WireAttributes, exported
 from spanscore.core.codecs.text import jsonable, safe_text, wire_values
 from spanscore.core.job import Decision, Job
 from spanscore.core.log import type_name
-from spanscore.core.sample import (
-    AIMessage,
-    HumanMessage,
-    Image,
-    MultiTurnSample,
-    Samples,
-    SingleTurnSample,
-    TokenUsage,
-    ToolCall,
-    ToolDefinition,
-    ToolMessage,
-)
+from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.score import JudgeCall, JuryVotes, Outcome, Scale, Score, Transcript, Usage, Votes
 from spanscore.core.span import (
     Attributes,
@@ -83,12 +72,8 @@ class UnreadableJob:
 def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     """Return a job as one JSON object, without the fields that only this process can use (``taken_s``, ``held_until_s``).
 
-    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``.
-
-    Args:
-        job: the job.
-        resource: resource of this process, for spans without one: the scoring process may have another release or service
-            name.
+    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``. Spans without a resource
+    get that of this process, because the scoring process may have another release or service name.
     """
     unit, undecided = _fields_of(job.unit), job.undecided
     facts = None
@@ -285,40 +270,22 @@ def _write_value(value: Any) -> Any:
     return [*map(_write_value, value)] if isinstance(value, list) else value
 
 
-def _read_single(stored: _Stored) -> SingleTurnSample:
-    sample = _known(SingleTurnSample, stored) | _read_images(stored)
-    if "usage" in sample:
-        sample["usage"] = _known(TokenUsage, sample["usage"])
-    return SingleTurnSample.model_validate(sample)
+def _read_model(kind: type[BaseModel], stored: _Stored) -> BaseModel:
+    """Read a model. It rejects unknown fields, which a newer writer may have added: they are removed from ``stored``."""
+    try:
+        return kind.model_validate(stored)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False, include_input=False):
+            if fault["type"] == "extra_forbidden":
+                _remove(stored, fault["loc"])
+    return kind.model_validate(stored)
 
 
-def _read_multi(stored: _Stored) -> MultiTurnSample:
-    sample = _known(MultiTurnSample, stored) | _read_images(stored)
-    sample["user_input"] = [_read_message(message) for message in stored["user_input"]]
-    if "reference_tool_calls" in stored:
-        sample["reference_tool_calls"] = [_known(ToolCall, call) for call in stored["reference_tool_calls"]]
-    if stored.get("tools") is not None:
-        sample["tools"] = [_known(ToolDefinition, tool) for tool in stored["tools"]]
-    return MultiTurnSample.model_validate(sample)
-
-
-def _read_images(stored: _Stored) -> dict[str, Any]:
-    return {"images": [_known(Image, image) for image in stored["images"]]} if "images" in stored else {}
-
-
-def _read_message(stored: _Stored) -> dict[str, Any]:
-    message = _known(_MESSAGES[stored["type"]], stored)
-    if "tool_calls" in message:
-        message["tool_calls"] = [_known(ToolCall, call) for call in message["tool_calls"]]
-    return message
-
-
-_MESSAGES: Final[Mapping[str, type[BaseModel]]] = {"human": HumanMessage, "ai": AIMessage, "tool": ToolMessage}
-
-
-def _known(kind: type[BaseModel], stored: _Stored) -> dict[str, Any]:
-    """Return the known fields of a model. The model rejects unknown fields, which a newer writer may have added."""
-    return {name: value for name, value in stored.items() if name in kind.model_fields}
+def _remove(stored: Any, place: tuple[int | str, ...]) -> None:
+    for part in place[:-1]:
+        has_part = isinstance(stored, list) or part in stored
+        stored = stored[part] if has_part else stored  # pydantic puts the type of a message behind its position
+    del stored[place[-1]]
 
 
 _KEY: Final = _Codec(_write_key, _read_key)
@@ -354,8 +321,8 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "inner": _one(InnerGroup),
     },
     Samples: {
-        "single_turn": _Codec(_write_model, _read_single),
-        "multi_turn": _Codec(_write_model, _read_multi),
+        "single_turn": _Codec(_write_model, partial(_read_model, SingleTurnSample)),
+        "multi_turn": _Codec(_write_model, partial(_read_model, MultiTurnSample)),
         "outcome": _OUTCOME,
         "searched": _PAIRS,
     },
@@ -391,7 +358,6 @@ _NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
 _SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
 _OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
 _REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: SAYS_REMOTE, True: IS_REMOTE}
-_HEX: Final = 16
 
 
 def request_of_unit(
@@ -404,8 +370,7 @@ def request_of_unit(
     """Return a unit as an ``ExportTraceServiceRequest``.
 
     Args:
-        unit: the unit.
-        decisions: decisions of the metrics that sample it.
+        decisions: decisions of the metrics that sample the unit.
         content: span id → the span's attributes, redacted for export.
         resource: resource of spans without one.
         samples: redacted samples of a submitted unit; None for every other unit.
@@ -444,7 +409,7 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
     for span in spans:
         try:
             data = span_data_of(span)
-            key = UnitKey(data.trace_id, int(str(data.attributes.get(semconv.FORWARDED_UNIT)), _HEX))
+            key = UnitKey(data.trace_id, int(str(data.attributes.get(semconv.FORWARDED_UNIT)), 16))
         except (UnreadableRequest, ValueError) as error:
             unreadable(error)
         else:
@@ -490,11 +455,6 @@ def _make_unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
 
 
 def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
-    """Return the samples on a root; None if it has no samples.
-
-    Raises:
-        ValueError: the bytes cannot be decoded.
-    """
     encoded = next((span.attributes[_SAMPLES] for span in spans if _SAMPLES in span.attributes), None)
     if encoded is None:
         return None
@@ -512,7 +472,7 @@ def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
     for name, mark in marks.items():
         if name.startswith(semconv.SAMPLING_DECISION):
             threshold, _, rule = str(mark).partition(" ")
-            decided[name.removeprefix(semconv.SAMPLING_DECISION)] = UpstreamDecision(True, int(threshold, _HEX), rule)
+            decided[name.removeprefix(semconv.SAMPLING_DECISION)] = UpstreamDecision(True, int(threshold, 16), rule)
     no_content = marks.get(_NO_CONTENT)
     return replace(
         span,

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from spanscore import semconv
 from spanscore.core.codecs import snapshot as types
-from spanscore.core.codecs.media_markers import images_in, mark_media
+from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     ASSISTANT,
     MADE,
@@ -32,7 +32,6 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
-from spanscore.core.codecs.sample_images import add_images
 from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
 from spanscore.core.codecs.text import (
     MAX_CHARS,
@@ -165,16 +164,11 @@ def _add_response(values: dict[str, Any], generation: GenerationSnapshot) -> Non
     values[semconv.RESPONSE_MODEL] = _first_text(metadata, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
     own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_LANGCHAIN_IDS) else None
     values[semconv.RESPONSE_ID] = _first_text(metadata, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
-    if _is_cached(usage):
+    cost = _dict(usage).get("total_cost")
+    if type(cost) is int and cost == 0:  # set by LangChain's cache, if it answered (langchain-core 1.8.3)
         values[semconv.RUN_CACHED] = True
     else:
         _add_tokens(values, [usage, llm_output, reported, info])
-
-
-def _is_cached(usage: Any) -> bool:
-    """Whether LangChain's cache answered; the cache then sets the cost in ``usage_metadata`` to 0 (langchain-core 1.8.3)."""
-    cost = _dict(usage).get("total_cost")
-    return type(cost) is int and cost == 0
 
 
 def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
@@ -187,10 +181,7 @@ def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
 
 
 def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
-    """Return the counts of a report, each from its first place. Iterates over the report's keys, because most places are
-    missing.
-    """
-    counts: dict[str, tuple[int, float]] = {}
+    counts: dict[str, tuple[int, float]] = {}  # each count from its first place; most places are missing
     for key, value in report.copy().items():  # the application may own and edit it
         if type(key) is not str or value is None:
             continue
@@ -453,9 +444,7 @@ def _sample_of(rendered: list[Message]) -> SingleTurnSample | MultiTurnSample:
 def bound_tools(invocation_params: Any) -> list[dict[str, Any]]:
     """Return the tools that are bound to a model, in the form of the GenAI conventions; empty without any.
 
-    Args:
-        invocation_params: parameters of the run's start, with the tools in the form of the provider's API. Tools that are
-            Python objects are left out.
+    The parameters of the run's start have them in the form of the provider's API. Tools that are Python objects are left out.
     """
     parameters = _dict(invocation_params)
     listed = parameters.get("tools") or parameters.get("functions")
@@ -490,12 +479,7 @@ def completion_content(prompts: Any, generation: Any) -> dict[str, Any]:
 
 
 def retriever_content(query: Any, documents: Any) -> dict[str, Any]:
-    """Return the content of a retriever's span.
-
-    Args:
-        query: snapshot of the query.
-        documents: snapshot of the retrieved documents; None if the retriever failed, so their number is unknown.
-    """
+    """Return the content of a retriever's span from snapshots; no documents (None) if the retriever failed."""
     content: dict[str, Any] = {}
     if query is not None:
         content[semconv.RETRIEVAL_QUERY] = as_text(render_value(query))
@@ -579,16 +563,10 @@ def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[st
 
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
-    """Whether a value consists of messages.
-
-    Args:
-        loose: also accept plain texts, because the value's key means messages.
-    """
-    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_chat_message(
-        value
-    ):
+    """Whether a value consists of messages; ``loose`` also accepts plain texts, because the value's key means messages."""
+    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage):
         return True
-    if loose and is_a(value, str):
+    if is_chat_message(value) or (loose and is_a(value, str)):
         return True
     if not is_a(value, list, tuple) or is_a(value, types.DocumentSnapshot, types.CommandSnapshot, types.Opaque):
         return False
@@ -598,9 +576,8 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
 def _answers(generation: Any) -> list[dict[str, Any]]:
     if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
-    return (
-        [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, types.GenerationSnapshot) else []
-    )
+    choices = generation[0] if is_a(generation, types.GenerationSnapshot) else ()
+    return [answer for choice in choices for answer in _answer(choice)]
 
 
 def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
@@ -615,9 +592,7 @@ def _tool_result(output: Any) -> Any:
     if is_a(output, types.MessageSnapshot):
         return render_value(joined(output[1]))
     if is_a(output, types.CommandSnapshot):
-        results = [
-            _tool_result(message) for message in _messages_of_command(output) if is_a(message, types.MessageSnapshot)
-        ]
+        results = [_tool_result(each) for each in _messages_of_command(output) if is_a(each, types.MessageSnapshot)]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)

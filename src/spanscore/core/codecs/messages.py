@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spanscore.core.codecs.media import MODALITY, media_part
+from spanscore.core.codecs.media import MODALITY, has_words, media_part
 from spanscore.core.codecs.text import as_text, from_wire, jsonable, safe_text
 from spanscore.core.log import is_a
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
@@ -87,10 +87,10 @@ def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...
     parts = _parts(message)
     if len(parts) == 1 and parts[0].get("type") != "tool_call":  # the most frequent form
         return ()
-    return tuple([_named(part) for part in parts if part.get("type") == "tool_call"])
+    return tuple([_name_and_id(part) for part in parts if part.get("type") == "tool_call"])
 
 
-def _named(part: Mapping[str, Any]) -> tuple[str, str | None]:
+def _name_and_id(part: Mapping[str, Any]) -> tuple[str, str | None]:
     name, identity = part.get("name"), part.get("id")
     if type(name) is not str or type(identity) is not str:  # no known writer does this
         return _name_in(part), as_text(identity) if identity else None
@@ -110,10 +110,10 @@ def sample_messages(messages: Iterable[Any]) -> list[Message]:
 
     System messages and messages that a middleware made are not part of the conversation.
     """
-    return [said for message in messages if is_message(message) for said in _said(message)]
+    return [said for message in messages if is_message(message) for said in _to_sample_messages(message)]
 
 
-def _said(message: Mapping[str, Any]) -> Sequence[Message]:
+def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     role = role_of(message.get("role"))
     if role == SYSTEM or is_made(message):
         return []
@@ -131,11 +131,8 @@ def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a message split after each group of tool results, because providers run their own tools within one answer."""
     rounds: list[list[Mapping[str, Any]]] = [[]]
     for part in _parts(message):
-        if (
-            part.get("type") != "tool_call_response"
-            and rounds[-1]
-            and rounds[-1][-1].get("type") == "tool_call_response"
-        ):
+        before = rounds[-1][-1].get("type") if rounds[-1] else None
+        if before == "tool_call_response" and part.get("type") != before:
             rounds.append([])
         rounds[-1].append(part)
     return [message] if len(rounds) == 1 else [{**message, "parts": parts} for parts in rounds]
@@ -202,7 +199,6 @@ def _id(value: Any) -> str | None:
 # Tool calls and their results are blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
 # (``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
 
-_WORDED = ("text", "content", "page_content")
 _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
 )
@@ -218,11 +214,9 @@ _NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
 
 
 def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
-    """Return a message's content as parts. An empty text has no part: a message without parts has an empty text.
+    """Return a text, a content block or a list of blocks as parts. An empty text has no part.
 
-    Args:
-        content: a text, a content block or a list of blocks.
-        calls_apart: whether the message has its tool calls elsewhere; blocks that repeat them are then left out.
+    If the message has its tool calls elsewhere (``calls_apart``), blocks that repeat them are left out.
     """
     if is_a(content, str):
         return [{"type": "text", "content": content}] if content else []
@@ -241,7 +235,7 @@ def joined(content: Any) -> Any:
     words = parts(content)
     if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
         return "".join(part["content"] for part in words)
-    return [media_part(block) if _shows(block) else block for block in content]
+    return [media_part(block) if _kind(block) in MODALITY and not has_words(block) else block for block in content]
 
 
 def as_parts(listed: list[Any]) -> list[Any]:
@@ -261,15 +255,6 @@ def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
         return _tool_response_part(block) if kind.endswith(_ANSWERED) else None
     key = next((key for key in _WRAPPED if is_a(block.get(key), dict)), None)
     return None if key is None else _WRAPPED[key](block[key])
-
-
-def _shows(block: Any) -> bool:
-    """Whether a block of a tool's answer is binary, or a reference to binary content. A document's words are an answer."""
-    if _kind(block) not in MODALITY:
-        return False
-    source = block.get("source")
-    worded = is_a(source, dict) and source.get("type") in {"text", "content"}
-    return not worded and not any(is_a(block.get(key), str) for key in _WORDED)
 
 
 def _part(block: Any) -> dict[str, Any] | None:
@@ -382,9 +367,8 @@ def dict_message(item: dict[str, Any]) -> dict[str, Any]:
     role = role_of(item["role"]) or item["role"]
     content = item.get("content")
     if role == TOOL:
-        results = (
-            [part for part in parts(content) if part["type"] == "tool_call_response"] if is_a(content, list) else []
-        )
+        answers = parts(content) if is_a(content, list) else []
+        results = [part for part in answers if part["type"] == "tool_call_response"]
         return {"role": TOOL, "parts": results or [response_part(item, content)]}
     called = item.get("tool_calls")
     calls = [call_part(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
@@ -459,15 +443,13 @@ def words_of(text: str) -> str:
     events = [*_events(text_of_lf)]
     if None in events or not (len(events) > 1 or text_of_lf.endswith("\n\n")):
         return text
-    texts = [*_each([data for data in events if data and data[0].strip() != _DONE])]
-    return "".join(texts) if any(texts) else text
+    return _join_words([data for data in events if data and data[0].strip() != _DONE]) or text
 
 
-def _each(datas: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the words of each event. A space after every ``data:`` belongs to the format, not to the token."""
+def _join_words(datas: Sequence[Sequence[str]]) -> str:
+    """Return the words of events. A space after every ``data:`` belongs to the format, not to the token."""
     spaced = all(line[:1] in ("", " ") for data in datas for line in data)
-    for data in datas:
-        yield _event_text("\n".join([line[spaced:] for line in data]))
+    return "".join([_event_text("\n".join([line[spaced:] for line in data])) for data in datas])
 
 
 def _events(text: str) -> Iterator[list[str] | None]:
@@ -477,10 +459,8 @@ def _events(text: str) -> Iterator[list[str] | None]:
         for line in block.split("\n"):
             field = _FIELD.fullmatch(line)
             is_event = is_event or field is not None
-            if field is None:
-                data[-1:] = (
-                    [f"{data[-1]}\n{line}"] if data else []
-                )  # the writer did not escape the line break of a token
+            if field is None:  # the writer did not escape the line break of a token
+                data[-1:] = [f"{data[-1]}\n{line}"] if data else []
             elif field[1] == "data":
                 data.append(field[2])
             elif field[1] == "event":

@@ -51,9 +51,7 @@ def _line_of(message: Any) -> str:
 def read_spans(lines: Iterable[str], left_out: Counter[str] | None = None) -> Iterator[SpanData]:
     """Yield the valid spans of OTLP-JSON lines, in order. Empty lines and lines of logs or metrics are skipped.
 
-    Args:
-        lines: one request each.
-        left_out: counts invalid spans by error.
+    ``left_out`` counts invalid spans by error.
 
     Raises:
         SampleError: a line is not an export request; the message has its number, and quotes no content.

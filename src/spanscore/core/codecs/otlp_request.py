@@ -28,32 +28,10 @@ from spanscore.core.codecs.otlp_scan import (
     times_in,
     walked,
 )
-from spanscore.core.codecs.otlp_span import SpanOfPairs, span_data_of_message
-from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
+from spanscore.core.codecs.otlp_span import SpanOfPairs, attributes_of_pairs, span_data_of_message
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.log import type_name
 from spanscore.core.span import SpanData
-
-__all__ = [
-    "TIMES_SIZE",
-    "Origin",
-    "ParsedRequest",
-    "SpanPlace",
-    "UnreadableRequest",
-    "WireSpan",
-    "from_json",
-    "kept",
-    "logs_from_json",
-    "request_of",
-    "resource_message",
-    "resource_of",
-    "span_data_of",
-    "taken_apart",
-    "times_alone",
-    "times_of",
-    "trace_state_of",
-    "with_attributes",
-]
 
 # --- wire json ------------------------------------------------------------------------------------------------------
 
@@ -168,14 +146,10 @@ def _ids(holder: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     """Remove and yield the ids of a span or link. Ids are hex in OTLP, but protobuf's own JSON expects base64."""
     for name, field in _IDS.items():
         if value := holder.pop(name, None):
-            yield field, _unhex(value)
-
-
-def _unhex(value: str) -> bytes:
-    try:
-        return unhexlify(value)
-    except ValueError:
-        return _NO_ID
+            try:
+                yield field, unhexlify(value)
+            except ValueError:
+                yield field, _NO_ID
 
 
 def _parse(values: dict[str, Any], into: Any) -> None:
@@ -281,12 +255,9 @@ def taken_apart(body: bytes) -> ParsedRequest:
 
 
 def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
-    """Return a span as ``SpanData``; spans of one origin share their resource. An end before the start is replaced by the
-    start.
+    """Return a valid span as ``SpanData``; spans of one origin share their resource.
 
-    Args:
-        span: a valid span.
-        mended: counts corrected errors.
+    An end before the start is replaced by the start, and counted in ``mended``.
 
     Raises:
         UnreadableRequest: the bytes after the ids are not a span.
@@ -347,9 +318,7 @@ def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
 def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
     """Return a ``Span`` message with more attributes, which are appended to the message's bytes.
 
-    Args:
-        raw: the message.
-        attributes: values of type bool, int, float and text, and lists of them.
+    Values are of type bool, int, float and text, and lists of them.
     """
     more = Span()
     for name, value in attributes.items():
@@ -408,7 +377,7 @@ _small_origin = lru_cache(_CACHED)(_made_origin)
 
 
 def _decoded_resource(resource: bytes) -> Mapping[str, Any]:
-    return attributes_of(Resource.FromString(resource).attributes)
+    return attributes_of_pairs(Resource.FromString(resource).attributes)
 
 
 _small_resource = lru_cache(_CACHED)(_decoded_resource)

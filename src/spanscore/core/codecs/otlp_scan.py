@@ -207,28 +207,17 @@ def _no_parent(body: bytes, start: int, end: int) -> bytes:
 
 
 def times_in(body: bytes, start: int, end: int) -> bytes:
-    """Return the bytes of a span's start and end fields; empty if the span has neither.
-
-    Args:
-        body: the request.
-        start: begin of a span that was read.
-        end: end of the span.
-    """
+    """Return the bytes of the start and end fields of a span that was read; empty if the span has neither."""
     at = start + _NAME_AT
     if body[at] == _PARENT[0]:
         at += _PARENT_SIZE
     length = body[at + 1]
     named = at + 2 + length
     if body[at] != _NAME or length >= _MORE or named + _NAMED_SIZE > end or _NAMED(body, named) != _KIND_AND_TIMES:
-        return _times_anywhere(body[start:end])
+        head = SpanHead.FromString(body[start:end])
+        times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
+        return bytes(times.SerializeToString())
     return body[named + _KIND_SIZE : named + _NAMED_SIZE]
-
-
-def _times_anywhere(raw: bytes) -> bytes:
-    """Return the bytes of a span's start and end fields, whatever the order of its fields."""
-    head = SpanHead.FromString(raw)
-    times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
-    return bytes(times.SerializeToString())
 
 
 def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:
@@ -297,9 +286,7 @@ class ScopePlace(NamedTuple):
 def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     """Return the scopes of an ``ExportTraceServiceRequest``; None if it does not have the form of the SDKs, or is invalid.
 
-    Args:
-        body: the request.
-        rejected: receives error → number of invalid spans.
+    ``rejected`` receives error → number of invalid spans.
     """
     whole = _one_scope(body, rejected)
     if whole is not None:
@@ -365,11 +352,7 @@ _Parts = tuple[list[_Place], list[_Place], str]
 def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
     """Return the positions of a message's fields; None if it has other fields than the three, or a field exceeds it.
 
-    Args:
-        body: the request.
-        at: begin of the message.
-        end: end of the message.
-        read: reads consecutive second fields and returns their end; those fields are then left out of the result.
+    ``read`` reads consecutive second fields and returns their end; those fields are then left out of the result.
     """
     first: list[_Place] = []
     second: list[_Place] = []

@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.core.codecs.sdk import STATUS, failure, metadata_of, structured
+from spanscore.core.codecs.sdk import STATUS, WireAttributes, failure, metadata_of
 from spanscore.core.span import SpanData
 
 # --- otlp pairs -----------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         scope=scope,
         kind=KINDS[span.kind] if 0 <= span.kind < len(KINDS) else "internal",
         status=STATUS[status] if 0 <= status < len(STATUS) else "unset",
-        attributes=structured(attributes),
+        attributes=WireAttributes(attributes),
         metadata=metadata_of(attributes),
         trace_flags=flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
@@ -214,10 +214,7 @@ def log_records(request: Any) -> Iterator[tuple[str, Any]]:
 def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord | None:
     """Return the content in a ``LogRecord`` message; None if it has no content, or no span id.
 
-    Args:
-        record: the message.
-        scope: instrumentation scope of the record.
-        held: the record's attributes, as plain values.
+    ``held`` are the record's attributes, as plain values.
     """
     ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
     if not all(ids):
@@ -238,9 +235,8 @@ def emitted(record: Any, scope: str) -> ContentRecord | None:
 
 def _memory_of(value: Any) -> int:
     """Return the memory of a plain value in bytes: an empty map takes 64, and 4 on the wire."""
-    parts = (
-        chain(value, value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    )
+    items = value if isinstance(value, list | tuple) else ()
+    parts = chain(value, value.values()) if isinstance(value, Mapping) else items
     return getsizeof(value) + sum(map(_memory_of, parts))
 
 

@@ -71,7 +71,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
         scope=scope.name if scope is not None else "",
         kind=readable.kind.name.lower(),
         status=STATUS[readable.status.status_code.value],
-        attributes=structured(attributes),
+        attributes=WireAttributes(attributes),
         metadata=metadata_of(attributes),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
@@ -216,18 +216,8 @@ class WireAttributes(Attributes):
         return super()._all()
 
 
-def structured(attributes: Mapping[str, Any]) -> WireAttributes:
-    """Return attributes from the wire with content as structures, parsed when it is first read."""
-    return WireAttributes(attributes)
-
-
 def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return the content of attributes from the wire, parsed.
-
-    Args:
-        wire: the received attributes.
-        unread: names of content that may stay unparsed, if it is a list, until it is read.
-    """
+    """Return the content of attributes from the wire, parsed. Lists under the names of ``unread`` are parsed when read."""
     content: dict[str, Any] = {}
     for name, value in wire.items():
         if name in unread and type(value) is str and value.startswith("["):
@@ -276,5 +266,4 @@ class HashedResource(Resource):
         return super().__hash__()
 
     def __hash__(self) -> int:
-        """Return the SDK's hash of these attributes."""
         return self._hash

@@ -114,10 +114,7 @@ _LONG = 1_000
 def glance(snapshot: Any, counted: set[int], depth: int = _DEPTH) -> int:
     """Return the approximate bytes of text that a snapshot keeps alive, a lower bound if some are deep: takes 0.3 to 5 µs.
 
-    Args:
-        snapshot: the snapshot.
-        counted: ids of long texts that are counted already; those of this snapshot are added.
-        depth: levels to read.
+    ``counted`` has the ids of long texts that are counted already; those of this snapshot are added.
     """
     kind = type(snapshot)
     if kind is str:
@@ -183,7 +180,6 @@ MAX_ITEMS = 1_000
 MANY_NUMBERS = 32
 """Longer lists that begin with a number are vectors: copied in one step, with their elements shared."""
 
-
 Copier = Callable[[Any], Any]
 """A live value → its kept parts."""
 
@@ -218,12 +214,7 @@ def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:
 
 
 def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:
-    """Return a model's answer. Never raises.
-
-    Args:
-        result: the model's result.
-        content: False leaves out every text and tool call and keeps usage, model, id and finish reason.
-    """
+    """Return a model's answer; without ``content`` only usage, model, id and finish reason. Never raises."""
     try:
         choices = tuple(_choice(g, content) for prompt in result.generations for g in prompt)
         return GenerationSnapshot((choices, _copied(result.llm_output)))

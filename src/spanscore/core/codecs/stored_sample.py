@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, pairwise
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from spanscore.core.codecs.media_markers import images_in, mark_media
+from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     MADE,
     TOOL,
@@ -31,7 +31,6 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
-from spanscore.core.codecs.sample_images import add_images
 from spanscore.core.codecs.text import MAX_DEPTH, json_in
 from spanscore.core.codecs.tool_definitions import tool_definitions
 from spanscore.core.printable import did_you_mean
@@ -101,9 +100,7 @@ def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
 def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
     """Return an unfolded message, or a list that has only messages, as messages; ``[]`` for every other value.
 
-    Args:
-        value: the unfolded value.
-        loose: also accept plain texts, because the value's key means messages.
+    ``loose`` also accepts plain texts, because the value's key means messages.
     """
     one = message_from(value, loose=loose)
     if one is not None:
@@ -114,12 +111,7 @@ def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
 
 
 def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
-    """Return an unfolded value as a message; None for every other value.
-
-    Args:
-        value: a dict with a role, or ``["user", text]``.
-        loose: also accept a plain text.
-    """
+    """Return a dict with a role, ``["user", text]`` or, if ``loose``, a text as a message; None for every other value."""
     if type(value) is str:
         return text_message(USER, value) if loose else None
     if type(value) is list:
@@ -133,11 +125,8 @@ def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
     """Return a tool's output (a text or a value), the documents in the artifact (or the value), and the id of the call."""
     fields = _message_fields(value) if type(value) is dict else None
     if fields is not None and _role(fields) == TOOL:
-        return (
-            joined(fields.get("content")),
-            documents_of(unfolded(fields.get("artifact"))),
-            _text(fields, "tool_call_id"),
-        )
+        documents = documents_of(unfolded(fields.get("artifact")))
+        return joined(fields.get("content")), documents, _text(fields, "tool_call_id")
     if type(value) is dict and value.keys() == _COMMAND:
         return _command_answer(value)
     shown = unfolded(value)
@@ -195,7 +184,7 @@ def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     role = _role(fields)
     if role == "remove":
         return None
-    named, content = _named(fields, role), fields.get("content")
+    named, content = _origin_fields(fields, role), fields.get("content")
     if role == TOOL:
         return {"role": TOOL, "parts": [response_part(fields, content)], **named}
     listed = fields.get("tool_calls")
@@ -203,7 +192,7 @@ def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"role": role_of(role) or role, "parts": [*parts(content, calls_apart=bool(calls)), *calls], **named}
 
 
-def _named(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+def _origin_fields(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     more = fields.get("additional_kwargs")
     made = _text(more, MADE) if type(more) is dict else None
     shown = {"name": _text(fields, "name"), MADE: made, "id": _text(fields, "id") if role == USER else None}
@@ -236,19 +225,15 @@ def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(value: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    fields = ((name, value[name]) for name in ("resume", "update", "goto"))
-    return {
-        "type": "Command",
-        **{name: unfolded(inner, depth - 1) for name, inner in fields if inner not in (None, [])},
-    }
+    fields = {name: value[name] for name in ("resume", "update", "goto") if value[name] not in (None, [])}
+    return {"type": "Command", **{name: unfolded(inner, depth - 1) for name, inner in fields.items()}}
 
 
 def _command_answer(value: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]], str | None]:
     update = value["update"]
     listed = update.get(_MESSAGES_KEY) if type(update) is dict else None
-    answers = [
-        tool_answer(message) for message in (listed if type(listed) is list else ()) if _is_tool_message(message)
-    ]
+    messages = listed if type(listed) is list else ()
+    answers = [tool_answer(message) for message in messages if _is_tool_message(message)]
     if not answers:
         return unfolded(value), [], None
     results = [result for result, _, _ in answers]
@@ -278,11 +263,6 @@ def conversation_of(items: list[Any]) -> list[Message]:
         SampleError: an item is not a message; the error names its position and its role or type.
     """
     return [message for place, item in enumerate(items) for message in _messages(place, item)]
-
-
-def looks_like_messages(value: Any) -> bool:
-    """Whether a value is a list of dicts with a role or a type, as messages are."""
-    return isinstance(value, list) and all(isinstance(one, dict) and ("role" in one or "type" in one) for one in value)
 
 
 def text_of(value: Any) -> Any:
@@ -414,11 +394,11 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     values = {name: value for name, value in fields.items() if name in kind.model_fields}
     if not values:
-        raise SampleError(_lacks(held))
+        raise SampleError(_describe_unknown(held))
     try:
         sample = kind.model_validate(values)
     except ValidationError as error:
-        raise SampleError(_fault(error)) from None
+        raise SampleError(_describe_fault(error)) from None
     return _with_images(sample, [named.get("user_input"), named.get("retrieved_contexts")])
 
 
@@ -448,7 +428,7 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
     return [plain(inner, depth - 1) for inner in value]
 
 
-def _lacks(record: Mapping[Any, Any]) -> str:
+def _describe_unknown(record: Mapping[Any, Any]) -> str:
     if _SPANS in record:
         return "it has spans, not a sample; spanscore collect makes samples of spans"
     near = [hint for name in map(str, record) if (hint := did_you_mean(name, KNOWN))]
@@ -496,7 +476,7 @@ def _field(name: str, value: Any) -> Any:
     if name == "user_input" and isinstance(value, str):
         value = _messages_in(value)
     if name in _LISTS:
-        return _listed(name, value)
+        return _read_list(name, value)
     if name == _TOOLS:
         return _tools_in(value)
     if name == "user_input" and isinstance(value, list):
@@ -508,11 +488,6 @@ def _field(name: str, value: Any) -> Any:
 
 
 def _tools_in(value: Any) -> Any:
-    """Return the tools of a record.
-
-    Raises:
-        SampleError: a tool has no name.
-    """
     listed = _literal(_TOOLS, value) if isinstance(value, str) else value
     if not isinstance(listed, list):
         return listed  # the model refuses it
@@ -525,20 +500,19 @@ def _tools_in(value: Any) -> Any:
     return tool_definitions([*chain.from_iterable(tools)])  # the last definition of a name counts
 
 
-def _read_rubrics(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: text for key, text in value.items() if text is not None}
-
-
 def _read_usage(value: Mapping[Any, Any]) -> dict[str, Any]:
     """Return token counts by our names, from ours or from those of OpenAI's chat API; any other count is left out."""
     names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
     return {ours: value.get(ours, value.get(theirs)) for ours, theirs in names.items()}
 
 
-_OBJECTS: Final = {"rubrics": _read_rubrics, "usage": _read_usage}
+_OBJECTS: Final[Mapping[str, Callable[[Mapping[Any, Any]], Any]]] = {
+    "rubrics": lambda value: {key: text for key, text in value.items() if text is not None},
+    "usage": _read_usage,
+}
 
 
-def _listed(name: str, value: Any) -> Any:
+def _read_list(name: str, value: Any) -> Any:
     """Return a list: parsed from a text in the notation of JSON or Python, or of the one text."""
     if isinstance(value, str):
         value = _list_in(name, value)
@@ -546,11 +520,7 @@ def _listed(name: str, value: Any) -> Any:
 
 
 def _list_in(name: str, text: str) -> Any:
-    """Return the list in a text.
-
-    Raises:
-        SampleError: the text begins like a list of texts, and is not valid.
-    """
+    """Return the list in a text. Raises SampleError if the text begins like a list of texts, and is not valid."""
     is_texts, inner = name in _TEXTS, text.strip().removeprefix("[")
     if inner == text.strip():  # no bracket
         return [text] if is_texts else text
@@ -570,15 +540,14 @@ def _messages_in(text: str) -> Any:
     if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
         return text
     literal = _literal("user_input", text)
-    return literal if looks_like_messages(literal) else text
+    items = literal if isinstance(literal, list) else [None]
+    return literal if all(isinstance(item, dict) and ("role" in item or "type" in item) for item in items) else text
 
 
 def _literal(name: str, text: str) -> Any:
-    """Read a list or dict from a cell.
+    """Read a list or dict of JSON or Python from a cell, or raise SampleError.
 
-    Raises:
-        SampleError: the text is neither JSON nor Python. The printed form of a NumPy array, ``['a' 'b']``, is rejected,
-            because Python would read its two texts as one.
+    The printed form of a NumPy array, ``['a' 'b']``, is rejected, because Python would read its two texts as one.
     """
     try:
         return json_in(text)
@@ -601,12 +570,10 @@ def _has_neighbouring_texts(text: str) -> bool:
     return any(one == other == tokenize.STRING for one, other in pairwise(kinds))
 
 
-def _fault(error: ValidationError) -> str:
+def _describe_fault(error: ValidationError) -> str:
     """Return the error and the actual type of each field, because pydantic's own text quotes the value."""
-    faults = [
-        f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}, not {type(entry['input']).__name__}"
-        if entry["type"].endswith("_type")
-        else f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
-        for entry in error.errors(include_url=False)
-    ]
-    return "; ".join(dict.fromkeys(faults))
+    faults = dict[str, None]()
+    for entry in error.errors(include_url=False):
+        actual = f", not {type(entry['input']).__name__}" if entry["type"].endswith("_type") else ""
+        faults[f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}{actual}"] = None
+    return "; ".join(faults)

@@ -7,6 +7,7 @@ import time as time_time
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -19,8 +20,6 @@ from uuid import UUID
 from spanscore.core.log import bases_of, class_name, is_a, type_name
 
 # --- json text ------------------------------------------------------------------------------------------------------
-
-# JSON text from a file → a value, with one type of error.
 
 
 def json_in(text: str) -> Any:
@@ -215,15 +214,13 @@ def _dumps(value: Any) -> str:
     return text
 
 
+@dataclass(slots=True, eq=False)
 class _Rendering:
     """The remaining budget of one ``jsonable`` call."""
 
-    __slots__ = ("_chars", "_nodes", "_special")
-
-    def __init__(self, special: Mapping[type, Special]) -> None:
-        self._special = special
-        self._nodes = MAX_NODES
-        self._chars = MAX_CHARS
+    _special: Mapping[type, Special]
+    _nodes: int = MAX_NODES
+    _chars: int = MAX_CHARS
 
     def render(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -337,11 +334,9 @@ def script_of(text: str) -> str:
 
 # --- retry after ----------------------------------------------------------------------------------------------------
 
-# ``Retry-After``: the requested pause before another attempt, in either form of RFC 9110.
-
 
 def retry_after_s(header: str) -> float | None:
-    """Return seconds, 0 or more, from a number or a date; None for every other text."""
+    """Return the seconds of ``Retry-After``, 0 or more, from both forms of RFC 9110; None for every other text."""
     try:
         seconds = float(header)
     except ValueError:

@@ -20,13 +20,10 @@ _DEEPEST: Final = 50
 
 
 def tool_definitions(value: Any) -> list[ToolDefinition]:
-    """Return the tools in a value, in order; the last definition of a name replaces earlier ones.
+    """Return the tools in a definition, a list of them or JSON text, in order; the last definition of a name counts.
 
     A provider's own tool has no name in some APIs (``{"type": "web_search"}``); the type is then the name. Values in an unknown
     form are left out.
-
-    Args:
-        value: a list, or JSON text, of definitions; a definition alone is a list of one.
     """
     return [*{tool.name: tool for tool in _read(value, _DEEPEST)}.values()]
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from spanscore.core import loop
-from spanscore.core.codecs.sample_images import mark_images
+from spanscore.core.codecs.media import mark_images
 from spanscore.core.log import type_name, user_origin
 from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields

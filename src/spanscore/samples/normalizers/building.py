@@ -241,16 +241,10 @@ _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
 """Texts that instrumentations write for a missing input or output."""
 
 
-def parsed(value: Any) -> Any:
-    """Return the structure in a text; a text that happens to be JSON (``5``, ``true``) stays a text."""
+def parsed(value: Any, kinds: type | tuple[type, ...] = (dict, list)) -> Any:
+    """Return the structure in a text, as JSON or as Python prints it; a text of another kind (``5``, ``true``) stays a text."""
     parsed_value = value_of(value)
-    return parsed_value if isinstance(parsed_value, (dict, list)) else value
-
-
-def object_in(value: Any) -> Any:
-    """Return the object in a text, as JSON or as Python prints it; other texts, including lists, unchanged."""
-    parsed_value = value_of(value)
-    return parsed_value if isinstance(parsed_value, dict) else value
+    return parsed_value if isinstance(parsed_value, kinds) else value
 
 
 def text_or_none(value: Any) -> Any:
@@ -265,14 +259,13 @@ def content_of(operation: str, inputs: Any, outputs: Any) -> dict[str, Any]:
 
 def _run(inputs: Any, outputs: Any) -> dict[str, Any]:
     return {
-        **side(object_in(inputs), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(parsed(inputs, dict), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
 
 def _model(inputs: Any, outputs: Any) -> dict[str, Any]:
-    prompts, answers = ([] if inputs is None else prompts_in(inputs)), ([] if outputs is None else answers_in(outputs))
-    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
+    return {semconv.INPUT_MESSAGES: prompts_in(inputs) or None, semconv.OUTPUT_MESSAGES: answers_in(outputs) or None}
 
 
 def _tool(inputs: Any, outputs: Any) -> dict[str, Any]:
@@ -344,9 +337,12 @@ def wire_of(span: SpanData) -> Mapping[str, Any]:
     return (attributes.wire or attributes) if isinstance(attributes, WireAttributes) else attributes
 
 
-def plain_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with a GenAI name and without quotes."""
-    return {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
+def plain_of(raw: Mapping[str, Any], operation: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes with a GenAI name and without content, the operation, and the conversation's id."""
+    plain = {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
+    plain[semconv.OPERATION_NAME] = operation
+    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    return plain
 
 
 def in_genai_names(
@@ -425,10 +421,13 @@ def named(operation: str, name: str) -> dict[str, Any]:
     return {_NAMES[operation]: name} if operation in _NAMES else {}
 
 
-def json_at(held: Mapping[str, Any], name: str) -> Any:
-    """Return the value under a name; JSON texts are parsed."""
-    value = held.get(name)
-    return from_wire(value) if isinstance(value, str) else value
+def json_at(held: Mapping[str, Any], *names: str) -> Any:
+    """Return the value under the first of the names that exists; JSON texts are parsed. None without a name."""
+    for name in names:
+        if name in held:
+            value = held[name]
+            return from_wire(value) if isinstance(value, str) else value
+    return None
 
 
 def tool_content(arguments: str, result: str) -> Render:

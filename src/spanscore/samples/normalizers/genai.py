@@ -16,22 +16,33 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.core.codecs.messages import joined
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, joined
 from spanscore.core.codecs.sdk import AttributeCache, names_under, structures, under
-from spanscore.core.span import NoContent, SpanData
-from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, positions, wire_of
-from spanscore.samples.normalizers.older import (
-    Events,
-    older_chat,
-    older_content,
-    older_retrieval,
-    older_root,
-    older_tool,
+from spanscore.core.codecs.text import from_wire, is_cut
+from spanscore.core.span import Attributes, NoContent, SpanData
+from spanscore.samples.normalizers.building import (
+    Render,
+    answers_in,
+    content_of,
+    conversation_of,
+    in_genai_names,
+    json_at,
+    positions,
+    prompts_in,
+    rendered,
+    split_answer,
+    spoken_by,
+    value_of,
+    wire_of,
 )
 
+Events = Sequence[tuple[str, Mapping[str, Any]]]
+"""Name and attributes of each event of a span."""
 _ASKS_NOTHING: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
 OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
 """``llm.request.type`` → operation; any other is a chat."""
@@ -122,11 +133,7 @@ class GenAINormalizer:
 
 
 def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> SpanData:
-    """Return a span of the conventions with GenAI names only.
-
-    Args:
-        no_content: function that returns the reason if the span has no content.
-    """
+    """Return a span of the conventions with GenAI names only; ``no_content`` returns the reason if it has no content."""
     raw = wire_of(span)
     names = _NAMES[(*raw,)]
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
@@ -220,7 +227,7 @@ def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> di
         if name == semconv.DETAILS_EVENT:
             raw_content |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
     if raw_content.keys() <= _NO_TALK:
-        raw_content |= older_content(raw, events)
+        raw_content |= _older_content(raw, events)
         return {} if raw_content.keys() <= _NO_TALK else raw_content
     return raw_content
 
@@ -253,7 +260,7 @@ def _operation_of_library(operation: str, raw: Mapping[str, Any], newest: Sequen
     """Return the operation of a span with a library's operation name: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
     if operation in _ASKS_NOTHING:
         return _ASKS_NOTHING[operation]
-    talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(older_content(raw, ()))
+    talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(_older_content(raw, ()))
     is_call = operation.startswith(semconv.CHAT) or (talks and semconv.REQUEST_MODEL in raw)
     return semconv.CHAT if is_call else operation  # Semantic Kernel: chat.completions
 
@@ -267,14 +274,13 @@ def _no_content() -> NoContent:
 def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool's arguments and result; Strands writes them as messages of one part."""
     content = _conventional(raw_content)
-    parts = [
-        part for name in _TALKS for message in _listed(content.get(name)) for part in _listed(message.get("parts"))
-    ]
+    messages = (message for name in _TALKS for message in _listed(content.get(name)))
+    parts = [part for message in messages for part in _listed(message.get("parts"))]
     attributes = {
         semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
         semconv.TOOL_CALL_RESULT: next((joined(part["response"]) for part in parts if "response" in part), None),
     }
-    return {**attributes, **content} if content else older_tool(raw_content)
+    return {**attributes, **content} if content else _older_tool(raw_content)
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:
@@ -300,10 +306,184 @@ def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = (
     return {} if content.keys() <= _NO_TALK else content
 
 
-_ROOT: Final = _rendering(older_root)
+# --- older ----------------------------------------------------------------------------------------------------------
+
+_ON_EVENTS: Final = "events"
+"""Key of the span events among the raw attributes with content."""
+_EVENTS: Final = frozenset(
+    {semconv.PROMPT_EVENT, semconv.COMPLETION_EVENT, semconv.CHOICE_EVENT, *semconv.MESSAGE_EVENTS}
+)
+"""Span events with content."""
+_BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "content", "message")
+"""Attributes of a span event with its content; the first existing one is used."""
+_CONTENT_NAMES: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
+"""Matches names of content, not ``gen_ai.prompt.version``."""
+_Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def _older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
+    """Return a span's attributes with content in older forms, and its events with content."""
+    raw_content: dict[str, Any] = {name: value for name, value in raw.items() if _CONTENT_NAMES.match(name)}
+    talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
+    if not talk:
+        return raw_content
+    # A cut body among the attributes marks the span as cut.
+    cut = {name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)}
+    return {**raw_content, **cut, _ON_EVENTS: talk}
+
+
+def _older_chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    for read in _FORMS:
+        prompts, answers = read(raw_content)
+        if prompts or answers:
+            return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
+    return {}
+
+
+def _older_root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's content; an answer at the end of the messages of events becomes the output (Azure's agents)."""
+    if _ON_EVENTS not in raw_content:
+        return content_of(semconv.INVOKE_WORKFLOW, *_sides(raw_content, "input", "output"))
+    content = _older_chat(raw_content)
+    prompts = content.get(semconv.INPUT_MESSAGES)
+    if prompts is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
+        return content
+    before, answer = split_answer(prompts)
+    return {semconv.INPUT_MESSAGES: before or None, semconv.OUTPUT_MESSAGES: answer or None}
+
+
+def _older_tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments and result of a tool: from events, the message has the arguments, the choice the result (Strands)."""
+    if _ON_EVENTS not in raw_content:
+        inputs, outputs = _sides(raw_content, "input", "output")
+        return content_of(semconv.EXECUTE_TOOL, value_of(inputs), outputs)
+    bodies = {name: _parsed(_body(held)) for name, held in raw_content[_ON_EVENTS]}
+    asks = (name for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in bodies)
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: bodies.get(next(asks, "")),
+        semconv.TOOL_CALL_RESULT: joined(bodies.get(semconv.CHOICE_EVENT)),
+    }
+
+
+def _older_retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    return content_of(semconv.RETRIEVAL, *_sides(raw_content, "query", "documents"))
+
+
+def _flat(raw_content: Mapping[str, Any]) -> _Turns:
+    return _flat_messages(raw_content, semconv.PROMPT, USER), _flat_messages(raw_content, semconv.COMPLETION, ASSISTANT)
+
+
+def _flat_messages(raw_content: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
+    messages = [fields for fields in positions(raw_content, f"{name}.") if fields.keys() & _SPEAKS]
+    # If some messages have a role, a message without one was cut.
+    with_role = [fields for fields in messages if "role" in fields]
+    return [_flat_message(fields, role) for fields in with_role or messages]
+
+
+_SPEAKS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
+
+
+def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    content, said = fields.get("content"), fields.get("role", role)
+    calls = [*positions(fields, "tool_calls.")]
+    if "function_call.name" in fields:
+        calls.append({"name": fields["function_call.name"], "arguments": fields.get("function_call.arguments")})
+    blocks = from_wire(content) if isinstance(content, str) and content.startswith("[{") else content
+    return spoken_by(said if isinstance(said, str) else role, blocks, calls, fields)
+
+
+def _whole_conversation(raw_content: Mapping[str, Any]) -> _Turns:
+    prompt, completion = _parsed(raw_content.get(semconv.PROMPT)), _parsed(raw_content.get(semconv.COMPLETION))
+    return prompts_in(prompt), answers_in(completion)
+
+
+def _on_events(raw_content: Mapping[str, Any]) -> _Turns:
+    prompts: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    for name, held in raw_content.get(_ON_EVENTS, ()):
+        body = _parsed(_body(held))
+        if isinstance(body, str) and (is_cut(body) or name == semconv.PROMPT_EVENT):
+            prompts += prompts_in(body)  # empty for a cut text
+        elif name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
+            answers += answers_in(_blocks_of(body, ASSISTANT, held))
+        elif body is not None or name in semconv.MESSAGE_EVENTS:
+            prompts += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
+    return prompts, answers
+
+
+def _body(held: Mapping[str, Any]) -> Any:
+    return next((held[key] for key in _BODIES if key in held), None)
+
+
+def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
+    """Return the body of an event as a message; a message without a role gets the role of the event's name."""
+    if isinstance(body, list) and body and all(isinstance(block, dict) and "role" not in block for block in body):
+        return {"role": role, "content": body}  # Strands uses Bedrock's content blocks
+    if isinstance(body, dict) and isinstance(body.get("message"), dict):
+        body = body["message"]
+    if isinstance(body, dict) and body.keys() & {"content", "tool_calls"}:
+        return {"content": None, "role": role, "tool_call_id": body.get("id"), **body}
+    if isinstance(body, str):
+        return {"role": role, "content": body, "tool_call_id": held.get("id")}
+    return body
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [from_wire(item) if isinstance(item, str) else item for item in value]
+    return from_wire(value) if isinstance(value, str) else value
+
+
+def _sides(raw_content: Mapping[str, Any], *keys: str) -> list[Any]:
+    """Return prompt and completion; if one is a dict with its key in ``keys`` as the only key, the value in it."""
+    values = (_parsed(raw_content.get(name)) for name in (semconv.PROMPT, semconv.COMPLETION))
+    return [
+        value[key] if isinstance(value, dict) and value.keys() == {key} else value
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+_FORMS: Final[Sequence[Callable[[Mapping[str, Any]], _Turns]]] = (_flat, _whole_conversation, _on_events)
+_ROOT: Final = _rendering(_older_root)
 _RENDERERS: Final[Mapping[str, Render]] = {
-    **dict.fromkeys(semconv.MODEL_OPERATIONS, _rendering(older_chat)),
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, _rendering(_older_chat)),
     semconv.EXECUTE_TOOL: _tool,
-    semconv.RETRIEVAL: _rendering(older_retrieval),
+    semconv.RETRIEVAL: _rendering(_older_retrieval),
 }
 """Operation → function that makes its content; other operations use the root's."""
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+# Content that AWS's distribution moved from a span of any writer to the body of a log record.
+
+
+def with_body(translated: SpanData, events: Events) -> SpanData:
+    """Return a translated span with the content of its log record's body; unchanged if no event has such a body."""
+    for name, held in events:
+        if name == semconv.DETAILS_EVENT and not held.keys().isdisjoint(semconv.BODY_SIDES):
+            content = partial(rendered, partial(_content, str(translated.operation)), dict(held))
+            return replace(translated, attributes=Attributes(dict(translated.attributes), content), no_content=None)
+    return translated
+
+
+def _content(operation: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
+    inputs, outputs = (_messages(json_at(held, side)) for side in semconv.BODY_SIDES)
+    if operation in semconv.MODEL_OPERATIONS:
+        return {
+            semconv.INPUT_MESSAGES: prompts_in(_talk(inputs)) or None,
+            semconv.OUTPUT_MESSAGES: answers_in(_talk(outputs)) or None,
+        }
+    prompts = [message for message in inputs if message.get("role") != SYSTEM]
+    return content_of(operation, *(value_of(side[-1].get("content")) if side else None for side in (prompts, outputs)))
+
+
+def _messages(side: Any) -> list[Mapping[str, Any]]:
+    messages = side.get("messages") if isinstance(side, Mapping) else None
+    return [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
+
+
+def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
+    """Return messages. A message that contains a whole request or answer as JSON counts only if there is no other message."""
+    plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
+    return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))

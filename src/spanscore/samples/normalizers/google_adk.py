@@ -10,7 +10,6 @@ from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts, role_of
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
-    conversation_of,
     in_genai_names,
     json_at,
     plain_of,
@@ -56,10 +55,8 @@ class GoogleADK:
         raw = wire_of(span)
         first, _, rest = span.name.partition(" ")
         operation = raw.get(semconv.OPERATION_NAME) or _OPERATIONS.get(first, semconv.EXECUTE_TASK)
-        plain = plain_of(raw)
-        plain[semconv.OPERATION_NAME] = operation
+        plain = plain_of(raw, operation, {"session_id": raw.get("gcp.vertex.agent.session_id")})
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": raw.get("gcp.vertex.agent.session_id")})
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")
         raw_content = {
@@ -86,10 +83,8 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: tool_content(_A
 
 def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:
     """Return Gemini's contents, ``{"role": "model", "parts": [{"text"} | {"function_call"} | {"function_response"}]}``."""
-    listed = contents if isinstance(contents, list) else []
-    return [
-        _message(item, speaker) for item in listed if isinstance(item, dict) and isinstance(item.get("parts"), list)
-    ]
+    listed = [item for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
+    return [_message(item, speaker) for item in listed if isinstance(item.get("parts"), list)]
 
 
 def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:

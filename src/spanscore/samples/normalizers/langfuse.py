@@ -10,7 +10,6 @@ from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     arguments_in,
     content_of,
-    conversation_of,
     in_genai_names,
     named,
     parsed,
@@ -57,10 +56,8 @@ class Langfuse:
         raw = wire_of(span)
         operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
         metadata = {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
-        plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
         session = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": session})
-        plain |= named(operation, span.name)
+        plain = plain_of(raw, operation, {**metadata, "session_id": session}) | named(operation, span.name)
         if operation == semconv.CHAT:
             plain |= _model_and_usage(raw)
         raw_content = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}

@@ -23,7 +23,6 @@ from spanscore.samples.normalizers.building import (
     AttributeLookup,
     Render,
     answers_in,
-    conversation_of,
     exchanged_in,
     in_genai_names,
     json_at,
@@ -96,10 +95,9 @@ class Logfire:
         operation = _operation(span, raw)
         if operation in semconv.MODEL_OPERATIONS and semconv.INPUT_MESSAGES in raw:
             return conventional(span, no_content=lambda: _NO_CONTENT)
-        plain = {**plain_of(raw), **named(operation, str(raw.get("name") or span.name))}
-        plain[semconv.OPERATION_NAME] = operation
+        plain = plain_of(raw, operation, {"session_id": text_or_none(raw.get("group_id"))})
+        plain |= named(operation, str(raw.get("name") or span.name))
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": text_or_none(raw.get("group_id"))})
         names, render = _RENDERERS.get(operation, ((), _exchange))
         raw_content = {name: raw[name] for name in names if text_or_none(raw.get(name)) is not None}
         has_content = operation in semconv.MODEL_OPERATIONS or operation == semconv.EXECUTE_TOOL

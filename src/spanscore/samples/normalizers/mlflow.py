@@ -9,7 +9,6 @@ from spanscore import semconv
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     content_of,
-    conversation_of,
     in_genai_names,
     json_at,
     named,
@@ -51,9 +50,7 @@ class MLflow:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = OPERATIONS.get(str(json_at(raw, TYPE)), semconv.INVOKE_WORKFLOW)
-        plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": json_at(raw, _SESSION)})
-        plain |= named(operation, span.name)
+        plain = plain_of(raw, operation, {"session_id": json_at(raw, _SESSION)}) | named(operation, span.name)
         if operation == semconv.CHAT:
             plain |= _model_and_usage(raw)
         raw_content = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}

@@ -20,10 +20,10 @@ from spanscore.samples.normalizers.building import (
     answers_in,
     arguments_in,
     content_of,
-    conversation_of,
     in_genai_names,
     is_langchain_agent,
-    object_in,
+    json_at,
+    parsed,
     plain_of,
     positions,
     prompts_in,
@@ -75,8 +75,6 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}prompt_details.cache_write",),
     semconv.USAGE_REASONING_OUTPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}completion_details.reasoning",),
 }
-
-
 _MARKS: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 _WHOLE: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
 
@@ -127,9 +125,8 @@ def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> 
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = raw.get(semconv.OPENINFERENCE_METADATA)
-    parsed_value = from_wire(text) if isinstance(text, str) else text
-    return parsed_value if isinstance(parsed_value, dict) else {}
+    metadata = json_at(raw, semconv.OPENINFERENCE_METADATA)
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -143,10 +140,7 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
 
 
 def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    plain = plain_of(raw)
-    plain |= renamed(raw, _RENAMED)
-    plain[semconv.OPERATION_NAME] = operation
-    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    plain = plain_of(raw, operation, metadata) | renamed(raw, _RENAMED)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
         plain[semconv.TOOL_CALL_ID] = _call_id(raw)
@@ -171,10 +165,8 @@ def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:
     """Return an input or output: parsed if its mime type is JSON, else as a text, even ``5`` or ``true``."""
     value = raw_content.get(name)
     parsed_value = from_wire(value) if isinstance(value, str) and "json" in str(raw_content.get(mime_type)) else value
-    parsed_value = (
-        value_of(parsed_value) if isinstance(parsed_value, str) and parsed_value.startswith(_PYTHON) else parsed_value
-    )
-    return text_or_none(parsed_value)
+    is_printed = isinstance(parsed_value, str) and parsed_value.startswith(_PYTHON)
+    return text_or_none(value_of(parsed_value) if is_printed else parsed_value)
 
 
 _PYTHON: Final = ("{'", "[{'")
@@ -183,7 +175,7 @@ _PYTHON: Final = ("{'", "[{'")
 
 def _input(raw_content: Mapping[str, Any]) -> Any:
     """Return the input; an object is parsed even without a mime type, because many writers omit it."""
-    return object_in(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
+    return parsed(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), dict)
 
 
 def _output(raw_content: Mapping[str, Any]) -> Any:
@@ -196,9 +188,8 @@ def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
     """Remove the definitions of tools from a model's attributes and return them; None without any."""
-    flat = {
-        name: raw_content.pop(name) for name in [name for name in raw_content if name.startswith(semconv.LLM_TOOLS)]
-    }
+    names = [name for name in raw_content if name.startswith(semconv.LLM_TOOLS)]
+    flat = {name: raw_content.pop(name) for name in names}
     return [_definition(fields) for fields in positions(flat, semconv.LLM_TOOLS)] or None
 
 
@@ -208,17 +199,12 @@ def _definition(fields: Mapping[str, Any]) -> Any:
 
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    prompts = (
-        [] if not _is_langchains(raw_content) else prompts_in(_input(raw_content))
-    )  # the dump has ids, which distinguish history
+    # LangChain's dump has ids, which distinguish history.
+    is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith('{"messages": [[')
+    prompts = prompts_in(_input(raw_content)) if is_dump else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None) or _prompts(raw_content)
     answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(raw_content))
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
-
-
-def _is_langchains(raw_content: Mapping[str, Any]) -> bool:
-    text = raw_content.get(semconv.INPUT_VALUE)
-    return isinstance(text, str) and text.startswith('{"messages": [[')
 
 
 def _prompts(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -270,10 +256,8 @@ def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     output = unfolded(_output(raw_content))
     dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
     if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # otherwise only the dump has ids
-        flat = [
-            *positions(raw_content, semconv.OPENINFERENCE_DOCUMENTS),
-            *positions(raw_content, semconv.RERANKER_DOCUMENTS),
-        ]
+        names = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS)
+        flat = (fields for name in names for fields in positions(raw_content, name))
         dumped = [_flat_document(fields) for fields in flat] or dumped
     return {
         semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),

@@ -25,6 +25,7 @@ from spanscore.samples.normalizers.building import (
     conversation_of,
     in_genai_names,
     is_langchain_agent,
+    json_at,
     plain_of,
     value_of,
     wire_of,
@@ -83,9 +84,8 @@ class OpenLLMetry:
             return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
-        raw_content = (
-            {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
-        )  # its neighbours have the same content
+        # A step's neighbours have the same content.
+        raw_content = {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
@@ -123,10 +123,8 @@ def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
 
 
 def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    plain = plain_of(raw)
+    plain = plain_of(raw, operation, metadata)
     plain.pop(semconv.AGENT_NAME, None)  # OpenLLMetry names every chain an agent
-    plain[semconv.OPERATION_NAME] = operation
-    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
         plain[semconv.TOOL_CALL_ID] = _call_id(raw)
@@ -168,17 +166,12 @@ def _no_content(scope: str) -> NoContent:
     return _IN_RECORDS if False in legacy else _OFF
 
 
-def _of(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
-    text = next((raw_content[name] for name in names if name in raw_content), None)
-    return from_wire(text) if isinstance(text, str) else text
-
-
 _STREAMED: Final = {"input": ""}
 """LangChain's input at the start of a streamed run."""
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _under(_of(raw_content, _INPUTS), "inputs"), _of(raw_content, _OUTPUTS)
+    inputs, outputs = _under(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
     ended = outputs.get("kwargs") if isinstance(outputs, dict) else None
     if inputs == _STREAMED and isinstance(ended, dict):
         inputs = ended.get("inputs", inputs)
@@ -190,8 +183,8 @@ def _under(value: Any, key: str) -> Any:
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _arguments(_of(raw_content, _INPUTS)), _of(raw_content, _OUTPUTS)
-    # from LangChain's callback
+    inputs, outputs = _arguments(json_at(raw_content, *_INPUTS)), json_at(raw_content, *_OUTPUTS)
+    # LangChain's callback writes such a dict.
     if isinstance(outputs, dict) and "output" in outputs and outputs.keys() <= {"output", "kwargs"}:
         outputs = outputs["output"]
     return content_of(semconv.EXECUTE_TOOL, inputs, outputs)
@@ -206,7 +199,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.RETRIEVAL, _of(raw_content, _INPUTS), _of(raw_content, _OUTPUTS))
+    return content_of(semconv.RETRIEVAL, json_at(raw_content, *_INPUTS), json_at(raw_content, *_OUTPUTS))
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}

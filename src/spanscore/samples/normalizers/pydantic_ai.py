@@ -11,7 +11,6 @@ from spanscore.core.codecs.text import as_text
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
-    conversation_of,
     exchanged_in,
     in_genai_names,
     json_at,
@@ -52,10 +51,8 @@ class PydanticAI:
         """Return the span with attributes of the GenAI conventions."""
         raw = wire_of(span)
         operation = _operation(span) or semconv.INVOKE_WORKFLOW
-        plain = plain_of(raw)
+        plain = plain_of(raw, operation, {})
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
-        plain[semconv.OPERATION_NAME] = operation
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {})
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or raw.get("agent_name")
         raw_content = {name: value for name, value in raw.items() if name in _CONTENT_NAMES}
@@ -106,10 +103,9 @@ def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = (next((name for name in names if name in raw_content), "") for names in (_ARGUMENTS, _ANSWERS))
     return {
-        semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, inputs),
-        semconv.TOOL_CALL_RESULT: json_at(raw_content, outputs),
+        semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, *_ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: json_at(raw_content, *_ANSWERS),
     }
 
 
@@ -118,12 +114,9 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.INVOKE_AGENT: _agent, semconv
 
 def _messages(value: Any) -> list[dict[str, Any]]:
     """Return messages of the conventions; an answer to a tool's call gets the tool's role instead of the user's."""
-    items = (
-        [item for item in value if isinstance(item, dict) and role_of(item.get("role"))]
-        if isinstance(value, list)
-        else []
-    )
-    return [{**item, "role": TOOL} if _answers_calls(item) else item for item in items]
+    listed = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    messages = [item for item in listed if role_of(item.get("role"))]
+    return [{**item, "role": TOOL} if _answers_calls(item) else item for item in messages]
 
 
 def _answers_calls(message: Mapping[str, Any]) -> bool:

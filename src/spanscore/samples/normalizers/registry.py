@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.core.plugins import Entry, Registry
 from spanscore.core.span import CUT, Attributes, SpanData
 from spanscore.protocols import SpanNormalizer
-from spanscore.samples.normalizers.older import with_body
+from spanscore.samples.normalizers.genai import with_body
 
 _ROOM: Final = "spanscore.samples.normalizers"
 TRANSLATIONS: Final = Registry(
@@ -83,26 +83,21 @@ class SpanNormalizers:
 
     def of_scope(self, scope: str) -> str | None:
         """Return the name of the first normalizer that names an instrumentation scope; None if no normalizer names it."""
-        named = (
-            translation.name
-            for translation in self._translations
-            if scope in translation.scopes or scope.startswith(_prefixes(translation.scopes))
-        )
-        return next(named, None)
+        for translation in self._translations:
+            if scope in translation.scopes or scope.startswith(_prefixes(translation.scopes)):
+                return translation.name
+        return None
 
     def translate(self, span: SpanData) -> SpanData | None:
         """Return the span in GenAI names, and count it; None if no normalizer claims it, or an evaluator wrote it.
 
         A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps only its operation.
         """
-        if (
-            span.scope in semconv.EVALUATOR_SCOPES
-        ):  # an evaluation is never evaluated, even with the marks of another writer
+        # An evaluation is never evaluated, even with the marks of another writer.
+        pair = None if span.scope in semconv.EVALUATOR_SCOPES else self._translate_span(span)
+        if pair is None:
             return None
-        found = self._translate_span(span)
-        if found is None:
-            return None
-        translation, translated = found
+        translation, translated = pair
         operation = translated.operation
         if str(operation) in semconv.NOT_READ_OPERATIONS:
             return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())

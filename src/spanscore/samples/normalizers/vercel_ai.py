@@ -11,7 +11,6 @@ from spanscore.core.codecs.sdk import under
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
-    conversation_of,
     in_genai_names,
     json_at,
     plain_of,
@@ -64,22 +63,16 @@ class VercelAI:
         operation = operation_of(str(raw[CALL]))
         metadata = under(_METADATA, raw)
         conversation = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
-        plain = _described(raw, operation)
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": conversation})
+        plain = renamed(raw, _RENAMED) | plain_of(raw, operation, {**metadata, "session_id": conversation})
+        if operation == semconv.EXECUTE_TOOL:
+            plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
+        elif operation == semconv.INVOKE_WORKFLOW:
+            plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[CALL]
         raw_content = {name: value for name, value in raw.items() if name in _CONTENT_NAMES}
         render = _RENDERERS.get(operation, _run)
         return in_genai_names(
             span, plain, raw_content, render, no_content=_NO_CONTENT, metadata=metadata, tools=raw.get(_TOOLS)
         )
-
-
-def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
-    plain = {**renamed(raw, _RENAMED), **plain_of(raw), semconv.OPERATION_NAME: operation}
-    if operation == semconv.EXECUTE_TOOL:
-        plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
-    elif operation == semconv.INVOKE_WORKFLOW:
-        plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[CALL]
-    return plain
 
 
 def operation_of(called: str) -> str:
@@ -120,12 +113,9 @@ def _said(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    called = json_at(raw_content, next((name for name in _CALLED if name in raw_content), ""))
-    return (
-        parts([{**call, "type": "tool-call"} for call in called if isinstance(call, dict)])
-        if isinstance(called, list)
-        else []
-    )
+    called = json_at(raw_content, *_CALLED)
+    listed = called if isinstance(called, list) else []
+    return parts([{**call, "type": "tool-call"} for call in listed if isinstance(call, dict)])
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,86 @@
+"""Reads duration, token usage and offered tools from a unit's spans: the fields of a sample that only some metrics need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from spanscore import semconv
+from spanscore.core.codecs.tool_definitions import tool_definitions, union
+from spanscore.core.sample import Samples, TokenUsage, ToolDefinition
+from spanscore.core.span import SpanData, Unit
+from spanscore.samples.tool_calls import calls_in
+from spanscore.samples.view import topmost
+
+_UNKNOWN: Final = (None, None)
+_MOST_BYTES: Final = 64_000
+"""Largest size of the definitions of a unit's tools as JSON."""
+_OFFERING: Final = semconv.MODEL_OPERATIONS | {semconv.INVOKE_AGENT}
+
+
+def add_measures(samples: Samples, unit: Unit) -> Samples:
+    """Return samples with the duration and the usage of their unit in the single turn; existing values stay."""
+    root, single = unit.root, samples.single_turn
+    if root is None or single is None:
+        return samples
+    measures = {"duration_s": max(0, root.end_ns - root.start_ns) / 1e9, "usage": usage_of(unit)}
+    absent = {name: value for name, value in measures.items() if getattr(single, name) is None}
+    return replace(samples, single_turn=single.model_copy(update=absent))
+
+
+def usage_of(unit: Unit) -> TokenUsage | None:
+    """Return the tokens that the models of a unit used; None if a call of a model, or all of them, carry no usage.
+
+    A model span inside another one is the same call, written by two instrumentations. If no call carries usage, the root's
+    own sum counts.
+    """
+    models = [*{span.span_id: span for span in unit.spans if span.operation in semconv.MODEL_OPERATIONS}.values()]
+    outer = topmost(models, models, unit)
+    counts = [tokens for span in outer if (tokens := _tokens(span)) != _UNKNOWN or span.status != "error"]
+    if all(tokens == _UNKNOWN for tokens in counts):
+        counts = [] if unit.root is None else [_tokens(unit.root)]
+    read, written = map(_sum, zip(*counts, strict=True)) if counts else _UNKNOWN
+    return None if read is None and written is None else TokenUsage(input_tokens=read, output_tokens=written)
+
+
+def _tokens(span: SpanData) -> tuple[int | None, int | None]:
+    counts = (span.attributes.get(name) for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS))
+    read, written = (count if isinstance(count, int) and count >= 0 else None for count in counts)
+    return read, written
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    columns = list(counts)
+    return None if None in columns else sum(count for count in columns if count is not None)
+
+
+def add_tools(samples: Samples, unit: Unit) -> Samples:
+    """Return samples with the unit's tools in the conversation; above 64 kB, the called tools are kept first.
+
+    Tools that are there already stay. Without any definition on a span they stay unknown (None).
+    """
+    conversation = samples.multi_turn
+    if conversation is None or conversation.tools is not None:
+        return samples
+    offered = [*_read_definitions(unit)]
+    if not offered:
+        return samples
+    called = [call.name for message in conversation.user_input for call in calls_in(message)]
+    tools, left_out = union(offered, _MOST_BYTES, called)
+    note = f"left out of the tools: {left_out} definitions beyond {_MOST_BYTES // 1000} kB" if left_out else None
+    return replace(
+        samples,
+        multi_turn=conversation.model_copy(update={"tools": tools}),
+        reason="; ".join(filter(None, (samples.reason, note))) or None,
+    )
+
+
+def _read_definitions(unit: Unit) -> Iterator[ToolDefinition]:
+    """Yield the definitions on the spans of agents, then on those of models: a model's own definition of a name counts."""
+    spans = [span for span in unit.spans if span.operation in _OFFERING]
+    spans.sort(key=lambda span: (span.operation != semconv.INVOKE_AGENT, span.start_ns))
+    # Most calls of an agent have the same tools, which are parsed once.
+    for definitions, _ in groupby(span.attributes.get(semconv.TOOL_DEFINITIONS) for span in spans):
+        yield from tool_definitions(definitions)
