@@ -127,7 +127,7 @@ class KafkaSource:
         Raises:
             SourceUnavailable: no broker answers in that time, access is refused, or no thread can be started.
         """
-        self._line.share_of_limits(0.0)
+        self._line.accounts.share(0.0)
         self._member.join(wait_s)
         self._logs.start()
         self._thread = start_daemon(self._run, "spanscore-kafka")
@@ -424,7 +424,7 @@ class KafkaSource:
         self._group_answered.set()
 
     def _share(self) -> None:
-        self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
+        self._line.accounts.share(len(self._next) / max(self._member.all, len(self._next), 1))
         is_cut = self._line.of_sessions and not self._is_keyed and self._line.settings.sessions.replicas != "any"
         if is_cut and isinstance(self._topic, Topic):
             is_shared = len(self._next) < self._member.all

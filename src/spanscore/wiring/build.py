@@ -52,7 +52,6 @@ from spanscore.wiring.accounts import (
     Accounts,
     build_budget_ledger,
     build_shadow_budget_ledger,
-    pacer_of,
     replace_budgets,
 )
 from spanscore.wiring.feedback import AnnotationWriter, FeedbackJudging
@@ -416,7 +415,13 @@ class Pipeline:
         return {name: None if sends else quota_of(metric) for name, metric in self.metrics.items()}
 
     def _make_pacer(self) -> BudgetPacer | None:
-        return pacer_of(self.budget_ledger, lambda: self.account_quotas.under_way)
+        """Return the pacer that lowers the rates so that budgets last; None without a budget."""
+        budget_ledger = self.budget_ledger
+        if budget_ledger is None:
+            return None
+        pacer = BudgetPacer(budget_ledger.budgets, budget_ledger, lambda: self.account_quotas.under_way)
+        budget_ledger.factors = pacer.factors
+        return pacer
 
     def _rate_sampler(self) -> RateSampler:
         sampling = self.settings.sampling
@@ -618,13 +623,6 @@ class Pipeline:
     def inner_ledgers(self) -> Mapping[InnerGroup, Ledger]:
         """Return entry of ``units.also`` → the ledger of its units. Thread-safe."""
         return {group: books.ledger for group, books in self.units.inner_books.items()}
-
-    def share_of_limits(self, fraction: float) -> None:
-        """Set this process's share, [0, 1], of the limits and budgets of judges. Thread-safe.
-
-        A worker of a topic begins with 0, and sets assigned ÷ all partitions on every rebalance.
-        """
-        self.accounts.share(fraction)
 
     def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
         """Call back when every unit that has closed by now survives the process, or has ended. Call on the span thread."""
