@@ -16,6 +16,7 @@ from spanscore import semconv
 from spanscore.capture.intake import Intake
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
+from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import DutyCycle, EventQueue
 from spanscore.core.job import JobResult, UnitCounts, Weights
 from spanscore.core.log import log_once
@@ -48,6 +49,7 @@ from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
+from spanscore.samples.redaction import redacted
 from spanscore.wiring.accounts import (
     Accounts,
     build_budget_ledger,
@@ -65,7 +67,6 @@ from spanscore.wiring.metrics import (
     fields_on_demand,
     image_limit_of,
     session_bounds,
-    shown_id,
 )
 from spanscore.wiring.outputs import UnitEndMarker, check_conditions, collector_of, exports_content
 from spanscore.wiring.remote_scoring import handover_of, rejection_reason_of
@@ -188,7 +189,7 @@ class Pipeline:
     def _make_lasting_parts(self) -> None:
         """Make the parts that a forked child keeps: other objects refer to them, or they depend only on settings and files."""
         settings = self.settings
-        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
+        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self.redact)
         self.budget_ledger = build_budget_ledger(settings.judge.budget, settings.judge.replica_share, self.metrics)
         self.shadow_budget_ledger = build_shadow_budget_ledger(settings, self.shadowing)
         self.telemetry = telemetry_of(self)
@@ -542,7 +543,7 @@ class Pipeline:
             sink=self.sinks,
             post=self.event_queue.post,
             possible_turns=self._possible_turns,
-            shown=self._show_id,
+            shown=self.redact,
         )
         if self.of_sessions:
             self.keeping.observers.append(self.sessions)
@@ -629,8 +630,15 @@ class Pipeline:
         self.units.tick(now_ns)  # hands over just closed units
         self.engine.passing.when_over(callback)
 
-    def _show_id(self, text: str) -> str | None:
-        return shown_id(text, self.hooks.redactor, self.box)
+    def redact(self, text: str) -> str | None:
+        """Return the exported form of a text that may name a person; None if the redactor fails."""
+        redactor = self.hooks.redactor
+        if redactor is None:
+            return safe_text(text)
+        try:
+            return safe_text(self.box.run(lambda: redacted(text, redactor)))
+        except BaseException:  # noqa: BLE001  (SystemExit, too: only a text from the redactor is exported)
+            return None
 
     @property
     def most_scores(self) -> int:

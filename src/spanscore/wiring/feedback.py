@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
@@ -13,7 +12,6 @@ from uuid import UUID
 
 from spanscore import semconv
 from spanscore.core import loop
-from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
 from spanscore.core.sample import Annotation, HumanValue
@@ -25,7 +23,6 @@ from spanscore.pipeline.assembly import GRACE_NS
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.sizes import SampleCache
-from spanscore.samples.redaction import redacted
 
 if TYPE_CHECKING:
     from spanscore.config.sampling import FeedbackSampling
@@ -215,6 +212,7 @@ _LONG_WAIT_NS: Final = GRACE_NS + _WAIT_NS
 """The same if a unit is open: the unit of the label may wait for open spans."""
 _PERSONAL: Final = ("annotator", "comment", "key")
 """Fields that may name a person, or quote a person."""
+_NOT_PERSONAL: Final = (None, semconv.ANNOTATOR_HUMAN)
 
 
 class AnnotationWriter:
@@ -323,17 +321,14 @@ class AnnotationWriter:
 
     def _clean(self, human_label: Annotation) -> Annotation:
         """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
-        redactor = self._line.hooks.redactor
-        if redactor is None:
+        if self._line.hooks.redactor is None:
             return human_label
-        clean: dict[str, Any] = dict.fromkeys(_PERSONAL)
-        clean["annotator"] = semconv.ANNOTATOR_HUMAN
-        for name in _PERSONAL:
-            text = getattr(human_label, name)
-            if text is None or text == semconv.ANNOTATOR_HUMAN:
-                continue
-            with suppress(BaseException):  # SystemExit, too: only a text from the redactor is exported
-                clean[name] = safe_text(self._line.box.run(lambda text=text: redacted(text, redactor)))  # type: ignore[misc]
+        texts: dict[str, Any] = {name: getattr(human_label, name) for name in _PERSONAL}
+        clean: dict[str, Any] = {
+            name: None if text in _NOT_PERSONAL else self._line.redact(text) for name, text in texts.items()
+        }
+        if clean["annotator"] is None:
+            clean["annotator"] = semconv.ANNOTATOR_HUMAN
         return replace(human_label, **clean)
 
 

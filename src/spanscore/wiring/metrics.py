@@ -11,7 +11,6 @@ from spanscore.config.capture import Extract
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
 from spanscore.config.units import InnerUnit, Sessions
-from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
 from spanscore.core.sample import ON_DEMAND
@@ -27,10 +26,9 @@ from spanscore.outputs.aggregates import ComparedValues
 from spanscore.pipeline.evaluation import asks_a_judge
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
-from spanscore.protocols import Metric, Redactor, SampleExtractor
+from spanscore.protocols import Metric, SampleExtractor
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.images import ImageLimit
-from spanscore.samples.redaction import redacted
 from spanscore.wiring.remote_scoring import left_to_the_other
 
 
@@ -219,16 +217,6 @@ def session_bounds(sessions: Sessions) -> SessionBounds:
     """Return the bounds of sessions in a configuration."""
     bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
     return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
-
-
-def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
-    """Return the redacted conversation id, which may be a person's address. None if redaction fails."""
-    if redactor is None:
-        return safe_text(session_id)
-    try:
-        return safe_text(box.run(lambda: redacted(session_id, redactor)))
-    except BaseException:  # noqa: BLE001  (SystemExit, too)
-        return None
 
 
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
