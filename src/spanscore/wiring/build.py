@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from math import inf
@@ -26,7 +26,7 @@ from spanscore.core.span import InnerGroup, Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.score_context import suppressed_context
-from spanscore.outputs.aggregates import Points
+from spanscore.outputs.aggregates import ComparedValues, Points
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
@@ -44,7 +44,7 @@ from spanscore.pipeline.population import Revisions, ScoreSource, unit_of
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
 from spanscore.pipeline.session_line import SessionPipeline
-from spanscore.pipeline.sessions import SessionTable
+from spanscore.pipeline.sessions import SessionBounds, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
@@ -62,11 +62,9 @@ from spanscore.wiring.metrics import (
     CheckedConfiguration,
     ShadowPairs,
     check_configuration,
-    compared_values_of,
     dialects_of,
     fields_on_demand,
     image_limit_of,
-    session_bounds,
 )
 from spanscore.wiring.outputs import UnitEndMarker, check_conditions, collector_of, exports_content
 from spanscore.wiring.remote_scoring import handover_of, rejection_reason_of
@@ -186,10 +184,16 @@ class Pipeline:
         self.metrics: Mapping[str, Metric] = checked.metrics
         self.of_inner = checked.of_inner
 
+    def _evaluator_versions(self) -> dict[str, str]:
+        return {name: metric.evaluator_version for name, metric in self.metrics.items()}
+
     def _make_lasting_parts(self) -> None:
         """Make the parts that a forked child keeps: other objects refer to them, or they depend only on settings and files."""
         settings = self.settings
-        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self.redact)
+        self.compared: ComparedValues | None = None
+        if settings.compare is not None and settings.outputs.instruments:
+            by, versions = settings.compare.by, self._evaluator_versions()
+            self.compared = ComparedValues(by, self.providers.resource, versions, self.redact)
         self.budget_ledger = build_budget_ledger(settings.judge.budget, settings.judge.replica_share, self.metrics)
         self.shadow_budget_ledger = build_shadow_budget_ledger(settings, self.shadowing)
         self.telemetry = telemetry_of(self)
@@ -244,7 +248,7 @@ class Pipeline:
     def change(self, new: Replacement) -> None:
         """Sample and score the units that begin from now on by other settings and metrics. Call on the span thread."""
         spending, pairs = self.budget_ledger, self._judges_compared()
-        versions = {name: metric.evaluator_version for name, metric in self.metrics.items()}
+        versions = self._evaluator_versions()
         self._configure(new.checked)
         self._retire(versions)
         self.budget_ledger = replace_budgets(self.budget_ledger, new.budget_ledger)
@@ -299,9 +303,8 @@ class Pipeline:
         if self.telemetry is not None:
             declare_sums(self.telemetry, self.checked)
             self.telemetry.record_waits()
-        versions = {name: metric.evaluator_version for name, metric in self.metrics.items()}
         if self.compared is not None:
-            self.compared.change(versions)
+            self.compared.change(self._evaluator_versions())
         if self.collector is not None:
             self.collector.requires = {name: metric.requires for name, metric in self.metrics.items()}
         check = self.judge_check
@@ -367,21 +370,23 @@ class Pipeline:
         self.receivers: list[Receiver] = []
         self.retired: set[tuple[str, str]] = set()
         self.lost_before: dict[str, Weights] = {}
-        self._make_ledgers()
+        self.ledger = Ledger(self.of_units, self.compared)
+        self.accounts = self._accounts()
         self._make_queues()
         self.pacer = self._make_pacer()
         self.sampler = self._rate_sampler()
         self.sampler_in_force = SamplerInForce(self.sampler)
-        self._make_evaluations()
-        self._make_sources()
+        self.shadow_ledger = Ledger(self.shadowing)
+        self.scoring = ValueInForce(self._scoring())
+        self.collector = collector_of(self.settings.collect, self.metrics, self.telemetry)
+        self.sources = [*self._sources()]
         self._make_engine()
         self._make_populations()
-        self._make_feedback()
-
-    def _make_ledgers(self) -> None:
-        """Make the ledger of units, and the accounts of judges."""
-        self.ledger = Ledger(self.of_units, self.compared)
-        self.accounts = self._accounts()
+        sampling = self.settings.sampling.feedback
+        # The source of feedback is the last one.
+        self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
+        self.annotation_writer = AnnotationWriter(self, self.feedback)
+        self.let_in(self.annotation_writer)
 
     def _accounts(self, earlier: Accounts | None = None) -> Accounts:
         return Accounts(
@@ -438,12 +443,6 @@ class Pipeline:
             service=self.providers.service_name,
         )
 
-    def _make_evaluations(self) -> None:
-        """Make the evaluation of metrics and the collector of cases."""
-        self.shadow_ledger = Ledger(self.shadowing)
-        self.scoring = ValueInForce(self._scoring())
-        self.collector = collector_of(self.settings.collect, self.metrics, self.telemetry)
-
     def _scoring(self) -> Scoring:
         return Scoring(
             self._evaluation(self.metrics, self.budget_ledger),
@@ -463,36 +462,27 @@ class Pipeline:
             disabled=self.disabled,
         )
 
-    def _make_sources(self) -> None:
-        """Make the sources of scores outside sampled traffic: second judges, and units with a bad human label."""
-        self.sources: list[ScoreSource] = []
-        self._add_source(
-            semconv.SOURCE_SHADOW,
-            lambda unit: self.scoring.of(unit.key).shadows,
-            self.shadow_ledger,
-            scores_traffic=True,
-        )
-        if self.settings.sampling.feedback is not None:
-            self._add_source(
-                semconv.SOURCE_FEEDBACK, lambda unit: self.scoring.of(unit.key).evaluation, Ledger(self.of_units)
+    def _sources(self) -> Iterator[ScoreSource]:
+        """Yield the sources of scores outside sampled traffic: second judges, and units with a bad human label."""
+
+        def make(name: str, evaluation: Callable[[Unit], Evaluation], ledger: Ledger) -> ScoreSource:
+            limits = self.settings.limits
+            return ScoreSource(
+                name,
+                evaluation,
+                ledger=ledger,
+                room=MemoryQueue(limits.queue_size, limits.queue_bytes),
+                hold=self.hold,
+                sink=self.sinks,
+                run_on_span_thread=self._leave,
+                on_scores=self._note_beside,
+                scores_traffic=ledger is self.shadow_ledger,
             )
 
-    def _add_source(
-        self, name: str, evaluation: Callable[[Unit], Evaluation], ledger: Ledger, *, scores_traffic: bool = False
-    ) -> None:
-        limits = self.settings.limits
-        source = ScoreSource(
-            name,
-            evaluation,
-            ledger=ledger,
-            room=MemoryQueue(limits.queue_size, limits.queue_bytes),
-            hold=self.hold,
-            sink=self.sinks,
-            run_on_span_thread=self._leave,
-            on_scores=self._note_beside,
-            scores_traffic=scores_traffic,
-        )
-        self.sources.append(source)
+        yield make(semconv.SOURCE_SHADOW, lambda unit: self.scoring.of(unit.key).shadows, self.shadow_ledger)
+        if self.settings.sampling.feedback is not None:
+            of_units = Ledger(self.of_units)
+            yield make(semconv.SOURCE_FEEDBACK, lambda unit: self.scoring.of(unit.key).evaluation, of_units)
 
     def _note_beside(self, source: str, unit: Unit, scores: Sequence[Score]) -> None:
         self.units.notes.costs(scores)
@@ -533,7 +523,7 @@ class Pipeline:
         )
         self.sessions = SessionPipeline(
             self.of_sessions,
-            table=SessionTable(session_bounds(settings.sessions)),
+            table=SessionTable(self._session_bounds()),
             sampler=self.sampler,
             ledger=Ledger(self.of_sessions, self.compared),
             queue=self.queue,
@@ -579,15 +569,13 @@ class Pipeline:
             self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
         )
 
+    def _session_bounds(self) -> SessionBounds:
+        sessions = self.settings.sessions
+        bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
+        return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
+
     def _inner_units(self) -> InnerUnits | None:
         return InnerUnits(self.of_inner) if self.of_inner else None
-
-    def _make_feedback(self) -> None:
-        sampling = self.settings.sampling.feedback
-        # The source of feedback is the last one.
-        self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
-        self.annotation_writer = AnnotationWriter(self, self.feedback)
-        self.let_in(self.annotation_writer)
 
     def _leave(self, work: Callable[[], None]) -> None:
         """Run a call on the span thread. Thread-safe."""

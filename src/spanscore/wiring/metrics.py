@@ -1,8 +1,8 @@
-"""Checks a scorer's metrics against its settings, and builds shadow pairs, compared values and extractors from both."""
+"""Checks a scorer's metrics against its settings, pairs the scores of second judges, and makes the extractors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from spanscore.config.capture import Extract
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
-from spanscore.config.units import InnerUnit, Sessions
+from spanscore.config.units import InnerUnit
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
 from spanscore.core.sample import ON_DEMAND
@@ -22,10 +22,8 @@ from spanscore.judges.effects.middleware import identity_of
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.metrics.kit.base import optional_of
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
-from spanscore.outputs.aggregates import ComparedValues
 from spanscore.pipeline.evaluation import asks_a_judge
 from spanscore.pipeline.ledger import Ledger
-from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, SampleExtractor
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.images import ImageLimit
@@ -62,10 +60,13 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
     """Return metrics of units and settings that fit together.
 
     Raises:
-        ConfigurationError: a name is taken, there is no metric, or a rate, a rule or a second judge names an unknown metric.
+        ConfigurationError: a name is taken or used twice, there is no metric, or a rate, a rule or a second judge names an
+            unknown metric.
     """
     settings = left_to_the_other(settings)
-    of_units = checked_metrics(metrics, settings)
+    if not metrics and not settings.sessions.metrics:
+        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
+    of_units = by_name(metrics)
     of_sessions = checked_session_metrics(settings.sessions.metrics, of_units, settings.judge.shadows)
     names = [*of_units, *of_sessions]
     for name in names:
@@ -126,17 +127,6 @@ def _objection(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
         share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
         return f"which is scored on {share}, or the rule is blind to the rest"
     return None
-
-
-def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict[str, Metric]:
-    """Return name → metric, for metrics of units.
-
-    Raises:
-        ConfigurationError: there is no metric at all, or two metrics have the same name.
-    """
-    if not metrics and not settings.sessions.metrics:
-        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
-    return by_name(metrics)
 
 
 def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> dict[str, float]:
@@ -213,12 +203,6 @@ def checked_session_metrics(
     return named
 
 
-def session_bounds(sessions: Sessions) -> SessionBounds:
-    """Return the bounds of sessions in a configuration."""
-    bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
-    return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
-
-
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     """Return name → metric that asks the second judge. Both metrics, of the first and the second judge, have one name.
 
@@ -293,26 +277,6 @@ class ShadowPairs:
     def _compare(self, metric: str, own: float | None, shadow: float | None, probability: float | None) -> None:
         if own is not None and shadow is not None:
             self.compared[metric] += pair(own, shadow, probability)
-
-
-def compared_values_of(
-    settings: ScorerSettings,
-    metrics: Mapping[str, Metric],
-    resource: Callable[[], Mapping[str, Any]],
-    shown: Callable[[str], str | None],
-) -> ComparedValues | None:
-    """Return the reader of a unit's compared value, e.g. the release. None without ``compare``, or if instruments are off.
-
-    Args:
-        settings: settings of the scorer.
-        metrics: name → metric.
-        resource: returns the resource of the application.
-        shown: returns the exported form of a value that a person may have typed; None if it is not exported.
-    """
-    if settings.compare is None or not settings.outputs.instruments:
-        return None
-    evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
-    return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
 
 
 def image_limit_of(settings: ScorerSettings, *, redacts: bool) -> ImageLimit:
