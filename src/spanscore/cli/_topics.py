@@ -54,9 +54,8 @@ from spanscore.wiring.metrics import (
     checked_inner_metrics,
     checked_session_metrics,
 )
-from spanscore.wiring.outputs import check_conditions, exports_content
+from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
-from spanscore.wiring.sinks import WEBHOOK_WHEN
 
 MetricEntry: TypeAlias = dict[str, dict[str, Any]]
 """An entry of ``metrics``: name → parameters."""

@@ -66,9 +66,16 @@ from spanscore.wiring.metrics import (
     fields_on_demand,
     image_limit_of,
 )
-from spanscore.wiring.outputs import UnitEndMarker, check_conditions, collector_of, exports_content
+from spanscore.wiring.outputs import (
+    SinkOutboxes,
+    UnitEndMarker,
+    check_conditions,
+    check_sinks,
+    collector_of,
+    exports_content,
+    job_listener,
+)
 from spanscore.wiring.remote_scoring import handover_of, rejection_reason_of
-from spanscore.wiring.sinks import SinkOutboxes, check_sinks, job_listener
 from spanscore.wiring.span_thread import SpanThread
 from spanscore.wiring.spool import delivery_of, queue_of, set_metrics, spool_of
 

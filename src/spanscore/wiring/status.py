@@ -50,8 +50,7 @@ from spanscore.wiring.accounts import account_rows
 from spanscore.wiring.build import DISABLED, Pipeline
 from spanscore.wiring.inner_status import InnerStatus, read_inner
 from spanscore.wiring.instruments import sums_in_force
-from spanscore.wiring.outputs import collect_rows
-from spanscore.wiring.sinks import sink_rows
+from spanscore.wiring.outputs import collect_rows, sink_rows
 from spanscore.wiring.spool import spool_of, spool_rows
 
 if TYPE_CHECKING:
