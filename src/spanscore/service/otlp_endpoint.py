@@ -127,12 +127,6 @@ class ExportHandler:
                 "internal", HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed here", is_json=request.is_json
             )
 
-    def traces(
-        self, body: bytes, *, is_json: bool = False, encoding: str = "", headers: Mapping[str, str] = NO_HEADERS
-    ) -> ExportResponse:
-        """Return the answer to spans."""
-        return self.answer(ExportRequest(TRACES, body, is_json, encoding, headers))
-
     def refuse(
         self, reason: str, status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None
     ) -> ExportResponse:
