@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from threading import BoundedSemaphore
@@ -241,26 +241,25 @@ _Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
+@dataclass(eq=False, repr=False)
 class OtlpHttp:
     """OTLP over HTTP: an ASGI application that accepts protobuf and JSON, also gzipped, and answers in the request's format.
 
     It runs on an event loop; requests that would block the loop are answered on a thread.
 
-    Args:
+    Attributes:
         handler: answers the requests.
         token: token that clients must send; None = no token is needed.
         max_body_bytes: largest received body.
         pool: threads for slow requests.
     """
 
-    def __init__(
-        self, handler: ExportHandler, *, token: BearerToken | None, max_body_bytes: int, pool: DaemonPool
-    ) -> None:
-        self._handler = handler
-        self._token = token
-        self._max_body_bytes = max_body_bytes
-        self._pool = pool
-        self._reading = 0
+    handler: ExportHandler
+    _: KW_ONLY
+    token: BearerToken | None
+    max_body_bytes: int
+    pool: DaemonPool
+    _reading: int = field(default=0, init=False)
 
     async def __call__(self, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
         """Answer one request."""
@@ -278,9 +277,9 @@ class OtlpHttp:
         """Return the refusal of a request by its head; None if its body must be read."""
         wrong = self._wrong(scope, head, is_json)
         if wrong is not None:
-            return self._handler.refuse(*wrong, is_json=bool(is_json))
-        if self._reading > _BODIES * self._max_body_bytes:
-            return self._handler.refuse_for_now("bodies", is_json=bool(is_json))
+            return self.handler.refuse(*wrong, is_json=bool(is_json))
+        if self._reading > _BODIES * self.max_body_bytes:
+            return self.handler.refuse_for_now("bodies", is_json=bool(is_json))
         return None
 
     def _wrong(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> tuple[str, HTTPStatus, str] | None:
@@ -288,7 +287,7 @@ class OtlpHttp:
             return "path", HTTPStatus.NOT_FOUND, f"paths are {TRACES}, {LOGS} and {METRICS}"
         if scope["method"] != "POST":
             return "method", HTTPStatus.METHOD_NOT_ALLOWED, "use POST"
-        if self._token is not None and not self._token.is_in(head.get(b"authorization", b"").decode("latin-1")):
+        if self.token is not None and not self.token.is_in(head.get(b"authorization", b"").decode("latin-1")):
             return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is required, in the header Authorization"
         if is_json is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"content types are {PROTOBUF} and {JSON}"
@@ -296,7 +295,7 @@ class OtlpHttp:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content encodings are gzip and identity"
         length = head.get(b"content-length", b"")
         return (
-            _too_large(self._max_body_bytes) if length.isdigit() and int(length[:20]) > self._max_body_bytes else None
+            _too_large(self.max_body_bytes) if length.isdigit() and int(length[:20]) > self.max_body_bytes else None
         )
 
     async def _read_and_answer(
@@ -306,13 +305,13 @@ class OtlpHttp:
         body = await self._read(receive)
         if body is None:
             return None
-        if len(body) > self._max_body_bytes:
-            return self._handler.refuse(*_too_large(self._max_body_bytes), is_json=is_json)
+        if len(body) > self.max_body_bytes:
+            return self.handler.refuse(*_too_large(self.max_body_bytes), is_json=is_json)
         encoding = _encoding(head.get(b"content-encoding", b"")) or ""
         headers = NO_HEADERS
-        if self._handler.may_block:
+        if self.handler.may_block:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
-        return await answered(ExportRequest(path, body, is_json, encoding, headers), self._handler, self._pool)
+        return await answered(ExportRequest(path, body, is_json, encoding, headers), self.handler, self.pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
         """Return the body; reading stops with the part that exceeds the limit; None if the client hung up."""
@@ -321,13 +320,13 @@ class OtlpHttp:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    self._handler.count("hung_up")
+                    self.handler.count("hung_up")
                     return None
                 part = message.get("body", b"")
                 parts.append(part)
                 size += len(part)
                 self._reading += len(part)
-                if size > self._max_body_bytes or not message.get("more_body", False):
+                if size > self.max_body_bytes or not message.get("more_body", False):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             self._reading -= size

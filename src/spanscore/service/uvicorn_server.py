@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -30,23 +31,21 @@ STRANGERS: Final = CONNECTIONS // 4
 """Highest number of connections without an authenticated request; one more closes the oldest."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class _Limits:
     """Limits that all connections of a listener share.
 
-    Args:
-        token: token that a request must have; None = any request counts as authenticated.
-        read_s: time limit for a whole request, in s.
-
     Attributes:
+        token: token that a request must have; None = any request counts as authenticated.
         read_s: time limit for a whole request, in s.
         first_byte_s: time limit until a stranger starts a request, in s.
         strangers: connections without an authenticated request so far, the oldest first.
     """
 
-    def __init__(self, token: BearerToken | None, read_s: float) -> None:
-        self._token = token
-        self.read_s, self.first_byte_s = read_s, min(FIRST_BYTE_S, read_s)
-        self.strangers: dict[_Bounded, None] = {}
+    token: BearerToken | None
+    read_s: float
+    first_byte_s: float
+    strangers: dict[_Bounded, None] = field(default_factory=dict, init=False)
 
     def meet(self, connection: _Bounded) -> None:
         """Add a new connection; if there are too many strangers, close the oldest."""
@@ -58,10 +57,10 @@ class _Limits:
 
     def knows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether the head of a request has the token."""
-        if self._token is None:
+        if self.token is None:
             return True
         header = next((value for name, value in headers if name == b"authorization"), b"")
-        return self._token.is_in(header.decode("latin-1"))
+        return self.token.is_in(header.decode("latin-1"))
 
 
 class _Bounded(HttpToolsProtocol):
@@ -162,7 +161,8 @@ class HttpListener:
         read_s: float,
     ) -> None:
         self._listening = listening
-        protocol: Any = partial(_Bounded, limits=_Limits(token, read_s))  # uvicorn only calls it
+        limits = _Limits(token, read_s, min(FIRST_BYTE_S, read_s))
+        protocol: Any = partial(_Bounded, limits=limits)  # uvicorn only calls it
         config = uvicorn.Config(
             application,
             loop="uvloop",
