@@ -18,7 +18,6 @@ import grpc
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.service.auth import BearerToken, certificate
 from spanscore.service.otlp_endpoint import (
     GZIP,
     LOGS,
@@ -28,7 +27,7 @@ from spanscore.service.otlp_endpoint import (
     ExportRequest,
     answered,
 )
-from spanscore.service.plan import stop_s_of
+from spanscore.service.plan import BearerToken, certificate, stop_s_of
 from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
 
 CALLS: Final = 4_096

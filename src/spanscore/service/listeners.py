@@ -11,10 +11,9 @@ from typing import Final
 from spanscore.config.serving import ListenAddress, ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.service.auth import token_of
 from spanscore.service.grpc import GrpcListener
 from spanscore.service.otlp_endpoint import ExportHandler, OtlpHttp
-from spanscore.service.plan import addresses
+from spanscore.service.plan import addresses, token_of
 from spanscore.service.requests import READ_S
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
 

@@ -15,7 +15,7 @@ from spanscore.capture.otlp.external_scores import LogResults, results_in_logs
 from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import DaemonPool
-from spanscore.service.auth import BearerToken
+from spanscore.service.plan import BearerToken
 from spanscore.service.requests import (
     JSON,
     LATER_S,

@@ -18,7 +18,6 @@ from spanscore.config.units import Units
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
-from spanscore.service.auth import token_of
 from spanscore.service.lifetime import (
     Say,
     Signals,
@@ -29,7 +28,7 @@ from spanscore.service.lifetime import (
     starting,
 )
 from spanscore.service.otlp_endpoint import ExportHandler
-from spanscore.service.plan import addresses, describe_mode, problems, refuse_own_endpoint
+from spanscore.service.plan import addresses, describe_mode, problems, refuse_own_endpoint, token_of
 
 if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans

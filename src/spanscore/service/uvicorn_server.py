@@ -19,8 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spanscore.config.serving import ServeSettings
-from spanscore.service.auth import BearerToken
-from spanscore.service.plan import stop_s_of
+from spanscore.service.plan import BearerToken, stop_s_of
 from spanscore.service.requests import FIRST_BYTE_S
 
 IDLE_S: Final = 120
