@@ -114,11 +114,6 @@ class ReceiverSet:
                 line.of_units, [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
             )
 
-    @property
-    def units(self) -> int:
-        """Number of accepted roots."""
-        return self._line.sum_of("units")
-
     def callback(self) -> Attachment:
         """Return the callback."""
         return self._make_once("attachment", self._attach) if self.attachment is None else self.attachment
