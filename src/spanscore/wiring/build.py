@@ -76,7 +76,7 @@ from spanscore.wiring.outputs import (
     job_listener,
 )
 from spanscore.wiring.remote_scoring import handover_of, rejection_reason_of
-from spanscore.wiring.span_thread import SpanThread
+from spanscore.wiring.span_thread import ShutdownWatch, SpanThread
 from spanscore.wiring.spool import delivery_of, queue_of, set_metrics, spool_of
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is scored, and sampled units end as filtered"
@@ -677,8 +677,6 @@ class Pipeline:
         """Detect that the application shuts its own provider down before the scorer. Spans held then are lost, and counted."""
         add = getattr(self.providers.tracer_provider, "add_span_processor", None)
         if add is not None and not self.providers.is_own:
-            from spanscore.wiring.span_thread import ShutdownWatch
-
             add(ShutdownWatch(self._note_provider_shutdown))
 
     def _note_provider_shutdown(self) -> None:
