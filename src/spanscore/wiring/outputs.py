@@ -100,26 +100,22 @@ def check_conditions(conditions: Iterable[CaseCondition], metrics: Mapping[str, 
         if condition.metric not in metrics:
             meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
             raise ConfigurationError(f"{key} names {condition.metric}, which is not a metric here: {meant}")
-        refuse_condition(condition, metrics[condition.metric].scale, key)
+        if not _can_hold(condition, metrics[condition.metric].scale):
+            raise ConfigurationError(f"{key} has {_describe_misfit(condition, metrics[condition.metric].scale)}")
 
 
-def refuse_condition(condition: CaseCondition, scale: Scale, key: str) -> None:
-    """Refuse a condition that no score of a scale can meet. ``key`` is the key of the condition, for the message.
+def _can_hold(condition: CaseCondition, scale: Scale) -> bool:
+    """Return whether a score of a scale can meet a condition: its label, its category, or a number of it."""
+    if condition.is_label:
+        return scale.has_quality
+    return condition.bound in scale.categories if isinstance(condition.bound, str) else not scale.categories
 
-    Raises:
-        ConfigurationError: the condition's word is neither a label nor a category of the scale, or it compares a category
-            with a number.
-    """
-    if condition.is_label and scale.has_quality:
-        return
-    if isinstance(condition.bound, str) and not condition.is_label and condition.bound in scale.categories:
-        return
-    if not isinstance(condition.bound, str) and not scale.categories:
-        return
+
+def _describe_misfit(condition: CaseCondition, scale: Scale) -> str:
     labels = ("pass", "fail") if scale.has_quality else ()
     allowed = [f"={word}" for word in (*scale.categories, *labels)] + ([] if scale.categories else ["<0.5"])
-    raise ConfigurationError(
-        f"{key} has {condition.metric}{condition.sign}{condition.bound}, which no score of it can meet; "
+    return (
+        f"{condition.metric}{condition.sign}{condition.bound}, which no score of it can meet; "
         f"write {', '.join(f'{condition.metric}{suffix}' for suffix in allowed)}"
     )
 

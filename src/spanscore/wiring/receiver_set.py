@@ -323,10 +323,7 @@ def _external_scores(line: Pipeline) -> ExternalScores:
     from spanscore.capture.otlp.external_scores import ExternalScores
 
     own = [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
-    return ExternalScores(_count_nothing if line.telemetry is None else line.telemetry.count, own)
-
-
-def _count_nothing(*_: object) -> None: ...
+    return ExternalScores((lambda *_: None) if line.telemetry is None else line.telemetry.count, own)
 
 
 def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
