@@ -176,7 +176,7 @@ def test_in_a_file_lines_of_logs_are_joined(form: Callable[[], list[Record]], in
     application.call(form())
     requests = encode_logs(application.logs.get_finished_logs()), encode_spans(application.spans.get_finished_spans())
     (tmp_path / "spans.jsonl").write_text("".join(json.dumps(as_json(request)) + "\n" for request in requests))
-    traces = [*OtlpFiles(tmp_path / "spans.jsonl", most_bytes=None if in_memory else 1).traces()]
+    traces = [*OtlpFiles(tmp_path / "spans.jsonl", most_bytes=10**9 if in_memory else 1).traces()]
     assert all(isinstance(found, StoredTrace) for found in traces)
     (stored,) = [unit for found in traces for unit in UnitReader(ScorerSettings()).units(found)]  # type: ignore[arg-type]
     (span,) = stored.unit.spans

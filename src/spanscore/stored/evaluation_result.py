@@ -202,7 +202,7 @@ class RowFile:
     def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
         self.path = Path(path)
         self._form = _format(self.path)
-        self._known = {} if fresh else {row.key: row for row in _read(self.path, self._form)}
+        self._known = {} if fresh else {row.key: row for row in read_rows(self.path)}
         write_rows(self.path, self._known.values())  # drops an incomplete line, and shows that the file is writable
         self._stream = self.path.open("a", encoding="utf-8", newline="")
         self._write = self._form.writer(self._stream, opening=False)
@@ -239,10 +239,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     Raises:
         ConfigurationError: the file has another ending, or contains other lines than rows.
     """
-    yield from _read(path, _format(path))
-
-
-def _read(path: Path, form: _Format) -> Iterator[Row]:
+    form = _format(path)
     if not path.exists():
         return
     strange = read = 0

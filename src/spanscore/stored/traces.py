@@ -113,10 +113,6 @@ class GatheredTraces:
         if self._bytes > self._most_bytes:
             self._put_away()
 
-    def add_logs(self, records: Iterable[ContentRecord]) -> None:
-        """Add content of log records, for spans that have arrived or will arrive."""
-        self.add([_fragment(record) for record in records])
-
     def traces(self) -> Iterator[StoredTrace]:
         """Yield each trace once, in the order of their first spans; if some are on the disk, file by file."""
         if self._folder is None:
@@ -195,14 +191,13 @@ class OtlpFiles:
 
     lost: Sequence[str] = ()
 
-    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, *, most_bytes: int = _MOST_BYTES) -> None:
         self._files = _files_of(path)
         self._most_bytes = most_bytes
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
         """Read all files, then yield each trace once."""
-        bound = {} if self._most_bytes is None else {"most_bytes": self._most_bytes}
-        with GatheredTraces(**bound) as gathered:
+        with GatheredTraces(self._most_bytes) as gathered:
             for file in self._files:
                 yield from _read_into(gathered, file)
             yield from gathered.traces()
@@ -245,7 +240,7 @@ def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unre
     """
     try:
         if _LOGS in line:
-            gathered.add_logs(content_in_logs(logs_from_json(line)))
+            gathered.add([_fragment(record) for record in content_in_logs(logs_from_json(line))])
             return
         taken = taken_apart(from_json(line))
     except UnreadableRequest as error:
