@@ -61,12 +61,9 @@ class PartitionOffsets:
             return None
 
     def read(self, offset: int, traces: Collection[bytes], log_ns: int) -> None:
-        """Record a message; offsets increase, and may have gaps.
+        """Record a message with spans of these traces, written at ``log_ns``; offsets increase, and may have gaps.
 
-        Args:
-            offset: offset of the message.
-            traces: traces with spans in it; empty = it is settled together with the messages before it.
-            log_ns: time at which it was written.
+        A message without traces is settled together with the messages before it.
         """
         self._open.append((offset, traces, log_ns))
         self.position = offset + 1
@@ -74,10 +71,8 @@ class PartitionOffsets:
     def advance(self, is_open: Callable[[bytes], bool]) -> int | None:
         """Drop settled messages at the front, and return the offset that may be committed; None = no message was read.
 
-        Each message is dropped once, and only the first remaining one is checked again: O(1) per read message.
-
-        Args:
-            is_open: returns whether spans or scores of a trace are pending.
+        ``is_open`` returns whether spans or scores of a trace are pending. Each message is dropped once, and only the first
+        remaining one is checked again: O(1) per read message.
         """
         waiting = self._open
         while waiting and not any(map(is_open, waiting[0][1])):
@@ -230,12 +225,7 @@ class Topic:
             line.sessions.stream_of = spans.streams.of
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
-        """Start to read a partition.
-
-        Args:
-            partition: number of the partition.
-            is_taken_over: whether other workers may have read the partition before.
-        """
+        """Start to read a partition; ``is_taken_over``: other workers may have read the partition before."""
         self.hand_over()
         self._spans.begin_stream(partition, self._max_age_ns)
         self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
@@ -244,7 +234,7 @@ class Topic:
         """Accept a message of a partition. A message that cannot be parsed is counted, and raises no error.
 
         Args:
-            partition: number of the partition.
+            partition: partition of the message.
             offset: offset of the message.
             log_ns: time of the message by its broker; None = unknown.
             value: body; None if the message has no body, or another worker has settled it.

@@ -25,10 +25,7 @@ _BACKLOG: Final = 1_024
 class Listeners:
     """The listeners of one export handler. The constructor binds the HTTP port, ``start`` the gRPC port.
 
-    Args:
-        handler: answers the requests.
-        serve: addresses, certificate, token and limits.
-        read_s: time limit for the arrival of a request, in s.
+    A request must arrive within ``read_s``.
 
     Raises:
         ConfigurationError: the port is taken, this machine lacks the address, or token or certificate cannot be read.

@@ -45,10 +45,7 @@ _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     """Listen until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
-    Args:
-        config: configuration file.
-        overrides: key of ``serve`` → value that replaces the file's.
-        say: prints a line for the operator.
+    ``overrides`` replace keys of the file's section ``serve``.
 
     Raises:
         ConfigurationError: something is wrong, before any request is accepted; the message has the remedy.

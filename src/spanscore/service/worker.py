@@ -39,7 +39,7 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     """Score until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
     Args:
-        config: configuration file.
+        config: the configuration file.
         wait_s: longest wait at the start for the broker or the disk, in s.
         say: prints a line for the operator.
         rekey: topic to which the configured topic is copied, keyed by conversation; empty = the topic is scored.
@@ -74,10 +74,7 @@ def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
 def environment_of(place: int, processes: int, settings: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the environment variables of one of several processes, which have separate pages and separate budgets.
 
-    Args:
-        place: number of the process, from 0 on; process 0 has the port of the file.
-        processes: number of processes.
-        settings: configuration of the file.
+    ``place`` is the number of the process, from 0 on; process 0 has the port of the file.
     """
     page = settings.serve_metrics
     if page is not None and page.port:

@@ -68,10 +68,7 @@ class ReadRecord(NamedTuple):
 def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
     """Return a record as a sample or a bad record.
 
-    Args:
-        place: line of the record in a file, or its place, from 1.
-        record: the record.
-        texts: whether its values are cells of text, as in ``sample_of``.
+    ``place`` is its line in a file, or its place, from 1. ``texts``: its values are cells of text, as in ``sample_of``.
     """
     columns = columns_of(tuple(record)) if isinstance(record, Mapping) else None
     unread = () if columns is None else tuple(name for name in columns.unread if name not in _OURS)

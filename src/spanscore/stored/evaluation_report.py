@@ -39,7 +39,7 @@ def write_report(
     """Write one HTML page of a result that needs no network.
 
     Args:
-        result: result of a run.
+        result: result of the run.
         path: file to write; an existing file is replaced.
         source: file of the samples, for the page's title and the texts of the worst samples; None or ``-`` = no texts.
         redactor: redactor of the run; a sample on which it fails is not shown.

@@ -118,14 +118,7 @@ _ROW = TypeAdapter(Row)
 
 
 def row_key(content: str, occurrence: int, metric: str, evaluator_version: str) -> str:
-    """Return the key of a row.
-
-    Args:
-        content: hash of the sample.
-        occurrence: number of equal samples before it.
-        metric: name of the metric.
-        evaluator_version: metric version, judge model and votes.
-    """
+    """Return the key of a row; ``content``: hash of the sample, ``occurrence``: number of equal samples before it."""
     text = f"{content}/{occurrence}/{metric}/{evaluator_version}"
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
@@ -172,10 +165,7 @@ def _format(path: Path, ending: str | None = None) -> _Format:
 def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = None) -> None:
     """Write rows as JSON lines or CSV to a file that only its owner may read; an existing file is replaced at the end.
 
-    Args:
-        path: path of the file.
-        rows: rows in their order.
-        ending: ``.jsonl`` or ``.csv``; None = that of the file.
+    ``ending`` is ``.jsonl`` or ``.csv``; None = that of the file.
 
     Raises:
         ConfigurationError: the file has another ending, or cannot be written.

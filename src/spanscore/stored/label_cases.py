@@ -174,14 +174,9 @@ class LabelDraw:
 
 
 def draw_labels(cases: Sequence[LabelCase], pick: LabelPick, *, metric: str, number: int, seed: int) -> LabelDraw:
-    """Draw cases for labelling. Equal arguments draw equal cases, and a larger number adds cases.
+    """Draw a number of cases, judged by a metric, for labelling.
 
-    Args:
-        cases: the judged cases, in any order.
-        pick: the way of choosing.
-        metric: metric of the judge.
-        number: number of cases.
-        seed: seed of the draw.
+    Equal arguments, with the cases in any order, draw equal cases, and a larger number adds cases.
 
     Raises:
         ConfigurationError: no case fits the pick.
@@ -217,12 +212,9 @@ def _choose_cases(
 
 
 def allocate(sizes: Sequence[int], spreads: Sequence[float], number: int) -> list[int]:
-    """Return the number of labels of each stratum.
+    """Return the number of labels of each stratum, together ``number``, or all cases if there are fewer.
 
-    Args:
-        sizes: number of cases of each stratum.
-        spreads: standard deviation of the human verdict in each stratum, as far as it is known.
-        number: number of labels; at most all cases are allocated.
+    ``sizes`` are the numbers of cases, and ``spreads`` the standard deviations of the human verdict as far as they are known.
     """
     counts = [0] * len(sizes)
 

@@ -89,12 +89,7 @@ class AnnotationWriter:
         }
 
     def append(self, case: LabelCase, human: HumanValue, **more: Any) -> None:
-        """Append a label; it is on the disk when this returns.
-
-        Args:
-            case: the labelled case.
-            human: the value.
-            more: further keys of the line; None = no such key.
+        """Append a label with ``more`` keys, unless they are None; it is on the disk when this returns.
 
         Raises:
             ConfigurationError: the file cannot be written.
@@ -120,8 +115,7 @@ class AnnotationWriter:
     def write_probabilities(self, probabilities: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
         """Append each label with a changed probability, with its present probability and its old time.
 
-        Args:
-            probabilities: keys of the labelled cases → probability of each case; a missing case keeps its own.
+        ``probabilities`` returns the probability of each of the labelled cases; a missing case keeps its own.
         """
         labels = self.labels()
         present = probabilities([*{case_key(labelled) for labelled in labels}])
@@ -205,12 +199,7 @@ class LabelSession:
             return self._state()
 
     def choose(self, key: str, choice: int, comment: str | None) -> dict[str, Any]:
-        """Write a label; return the case with the judge's verdict, and the next state.
-
-        Args:
-            key: key of the shown case.
-            choice: index of the choice.
-            comment: the person's note; None = no note.
+        """Write a label of the shown case, perhaps with a note; return the case with the judge's verdict, and the next state.
 
         Raises:
             StaleCaseError: another case is the present one.

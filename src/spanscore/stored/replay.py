@@ -409,10 +409,9 @@ class Replay:
         self.receiver.replayed = self.tally.state
 
     def run(self, *, dry: bool = False) -> None:
-        """Read the source and score its units; return after the last score. Ctrl-C ends it, and scores so far are kept.
+        """Read the source and score its units, or only count them (``dry``); return after the last score.
 
-        Args:
-            dry: whether units are only counted.
+        Ctrl-C ends it, and scores so far are kept.
         """
         chosen = 0
         for stored in self.tally.trace_source.units(self.reader, self.on_progress):

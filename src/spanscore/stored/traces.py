@@ -85,9 +85,6 @@ class GatheredTraces:
 
     Spans above the bound go to files in a temporary folder, by a hash of their trace. Each file is small enough to be read as a
     whole. The file contains content, so only its owner may read it.
-
-    Args:
-        most_bytes: highest number of bytes of spans in memory.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -179,11 +176,8 @@ _ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjs
 class OtlpFiles:
     """Traces in OTLP-JSON lines, in the form in which the Collector's ``file`` exporter writes and rotates them.
 
-    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and reported.
-
-    Args:
-        path: path of the file or folder.
-        most_bytes: highest number of bytes of spans in memory; further spans go to the disk.
+    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and reported. Spans above
+    ``most_bytes`` go to the disk.
 
     Raises:
         ConfigurationError: there is no file to read.
@@ -231,12 +225,9 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
 
 
 def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
-    """Add the spans or log records of one line of OTLP-JSON; yield the parts that cannot be read.
+    """Add the spans or log records of one line, an export request in OTLP-JSON; yield the parts that cannot be read.
 
-    Args:
-        gathered: traces to which they are added.
-        name: name of the line in messages.
-        line: one export request.
+    ``name`` is the name of the line in messages.
     """
     try:
         if _LOGS in line:

@@ -652,12 +652,7 @@ class Pipeline:
         return self._tracer
 
     def let_in(self, receiver: Receiver, *, yields_cpu: bool = False) -> None:
-        """Add a receiver, before its first unit.
-
-        Args:
-            receiver: the receiver.
-            yields_cpu: whether its application shares the CPU with the scorer.
-        """
+        """Add a receiver, before its first unit; ``yields_cpu``: its application shares the CPU with the scorer."""
         self.duty.yields_cpu |= yields_cpu
         if self.closed:
             receiver.close()

@@ -28,12 +28,7 @@ _PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
 
 
 def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]) -> tuple[S, Configuration]:
-    """Return a scorer made from a file and overriding arguments, and its configuration.
-
-    Args:
-        path: path of the file.
-        overrides: arguments of ``OnlineScorer``.
-        make: makes the scorer from the arguments of ``OnlineScorer``.
+    """Return a scorer made from a file and overriding arguments of ``OnlineScorer``, and its configuration.
 
     Raises:
         ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each error.
@@ -48,10 +43,8 @@ def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callabl
 def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, Any]:
     """Return a configuration as arguments of ``OnlineScorer``.
 
-    Args:
-        settings: the configuration.
-        metrics: the metrics of units; None = those of the configuration, made here, with its second judges and its metrics of
-            conversations.
+    Without ``metrics`` of units, the metrics of the configuration are made here, with its second judges and its metrics of
+    conversations.
 
     Raises:
         ConfigurationError: a metric or a judge cannot be made; or an alert watches an evaluator version that no metric has.

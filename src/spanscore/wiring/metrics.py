@@ -93,12 +93,8 @@ def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
     """Check each metric whose score a sampling rule reads.
 
-    Sampling of the other metrics waits for that score, so the metric must ask no judge and score every unit.
-
-    Args:
-        rules: the sampling rules.
-        metrics: the metrics of units.
-        rates: metric → its rate without rules.
+    Sampling of the other metrics waits for that score, so the metric must ask no judge and score every unit: ``rates`` has its
+    rate without rules.
 
     Raises:
         ConfigurationError: a rule names an unknown metric, or a metric that asks a judge, has no quality or does not score
@@ -146,11 +142,7 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
 
 
 def checked_inner_metrics(also: Iterable[InnerUnit], metrics: Collection[str]) -> Mapping[InnerGroup, Sequence[str]]:
-    """Return entry of ``units.also`` → names of the metrics that score its units.
-
-    Args:
-        also: the entries.
-        metrics: names of the metrics of units.
+    """Return entry of ``units.also`` → names of the metrics that score its units, among the names of metrics of units.
 
     Raises:
         ConfigurationError: an entry names an unknown metric.
@@ -177,11 +169,6 @@ def checked_session_metrics(
     metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Any]
 ) -> Mapping[str, Metric]:
     """Return name → metric, for metrics of sessions.
-
-    Args:
-        metrics: the metrics of sessions.
-        of_units: names of the metrics of units.
-        shadows: second judges.
 
     Raises:
         ConfigurationError: a metric also scores units, cannot score a conversation, or has a second judge.

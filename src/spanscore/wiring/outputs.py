@@ -86,12 +86,7 @@ def collector_of(
 
 
 def check_conditions(conditions: Iterable[CaseCondition], metrics: Mapping[str, Metric], key: str) -> None:
-    """Check that each condition names a metric, and one of its categories.
-
-    Args:
-        conditions: the conditions of one key.
-        metrics: name → metric.
-        key: key of the conditions in the configuration, for the message.
+    """Check that each condition of a configuration's key names a metric, and one of its categories.
 
     Raises:
         ConfigurationError: a condition names an unknown metric, or a word that is no category of it.

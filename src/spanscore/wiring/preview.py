@@ -176,10 +176,10 @@ def preview_of(
     costs: Mapping[str, UnitCost],
     notes: Iterable[str] = (),
 ) -> Preview:
-    """Return the counted units with their cost.
+    """Return the units that a tally counted by these rates and rules, with their cost.
 
     Args:
-        tally: the counts of these rates and rules.
+        tally: the counts.
         rates: metric → its own rate.
         rules: the rules.
         costs: metric → cost of one unit; the cost of a missing metric is unknown.
@@ -207,11 +207,7 @@ def preview_of(
 def _preview_count(
     name: str, rate: float | None, count: SamplingCount, scores: Mapping[str, int], costs: Mapping[str, UnitCost]
 ) -> SamplingPreview:
-    """Return the units of a rule or metric with their cost; a sum with an unknown part is unknown.
-
-    Args:
-        scores: metric → number of scores.
-    """
+    """Return the units of a rule or metric with the cost of its scores by metric; a sum with an unknown part is unknown."""
     parts = [costs.get(metric, UnitCost()).times(units) for metric, units in scores.items()]
     columns = ([part.calls for part in parts], [part.tokens for part in parts], [part.usd for part in parts])
     total = UnitCost(*(None if None in column else sum(filter(None, column)) for column in columns))
@@ -267,14 +263,10 @@ def tally_of(
     metadata: Sequence[str] | None = None,
     service: Callable[[], str] = str,
 ) -> PreviewTally:
-    """Return a tally with the sampling key of a scorer.
+    """Return a tally of units with the sampling key of a scorer.
 
-    Args:
-        settings: settings of the scorer.
-        rates: metric → its own rate.
-        rules: the rules.
-        metadata: metadata keys that the units have; None = all keys.
-        service: returns the name of this process's service.
+    ``metadata`` are the metadata keys that the units have; None = all keys. ``service`` returns the name of this process's
+    service.
     """
     return PreviewTally(
         rates,
@@ -289,13 +281,7 @@ def tally_of(
 def recent_preview(
     line: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
 ) -> Preview:
-    """Return the units that rules and rates would sample among the last closed units.
-
-    Args:
-        line: the parts of the scorer.
-        rules: the rules; None = the rules in force.
-        rate: rate of every metric that ``rates`` does not name; None = the rate in force.
-        rates: metric → its own rate; None = empty.
+    """Return the units that rules and rates would sample among the last closed units; see ``OnlineScorer.preview``.
 
     Raises:
         ConfigurationError: a rate is invalid, or for an unknown metric; or an entry of ``rules`` is not a rule.

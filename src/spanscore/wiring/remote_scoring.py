@@ -57,13 +57,7 @@ def handover_of(
 ) -> Dispatcher | None:
     """Return the dispatcher of a scorer; None if units are scored in this process.
 
-    Args:
-        settings: options of the scorer.
-        pipeline: job builder with the hooks.
-        queue: queue with the places of units, and the spool.
-        providers: providers with the resource of the application.
-        ledger: counts the copies that expire in a spool.
-        post: posts the end of a unit to the span thread.
+    ``ledger`` counts the copies that expire in a spool, and ``post`` posts the end of a unit to the span thread.
     """
     if (remote_scoring := settings.remote_scoring) is None:
         return None
