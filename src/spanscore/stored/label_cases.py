@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
-from json import JSONDecodeError
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any, Final, Self
 
 from spanscore.core.codecs.stored_sample import content_hash
-from spanscore.core.codecs.text import json_in
 from spanscore.core.sample import Sample
 from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FoundScore
-from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_record
+from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 
 _SCORE_FIELDS: Final = frozenset(FoundScore._fields)
 _IDS: Final = ("trace_id", "span_id")
@@ -85,30 +83,15 @@ def read_cases(path: Path) -> tuple[list[LabelCase], list[BadRecord]]:
     """
     cases: list[LabelCase] = []
     bad: list[BadRecord] = []
-    for number, line in _lines(path):
-        try:
-            record = json_in(line)
-        except JSONDecodeError as error:
-            bad.append(BadRecord(number, f"not valid JSON: {error.msg}"))
-            continue
-        read = read_record(number, record)
+    for read in read_samples(path, only_lines=True):
         if isinstance(read.sample, BadRecord):
             bad.append(read.sample)
         else:
-            cases.append(LabelCase.of(record if isinstance(record, dict) else {}, read.sample, read.id))
+            record = read.record if isinstance(read.record, dict) else {}
+            cases.append(LabelCase.of(record, read.sample, read.id))
     if not cases and bad:
         raise none_is_a_sample(bad)
     return cases, bad
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8 text") from error
-    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
 # --- draws ----------------------------------------------------------------------------------------------------------
