@@ -287,7 +287,8 @@ class OnlineScorer:
             unit=self._receivers.unit_of(trace_id, span_id, key),
             key=None if key is None else text_of("key", key),
         )
-        return self._receivers.take_human_label(human_label)
+        self._life.ready()
+        return self._line.annotation_writer.take(human_label)
 
     def end_session(self, session_id: str) -> bool:
         """End a conversation. Session metrics score it when its ended turns have arrived. Thread-safe; does not block.

@@ -67,7 +67,6 @@ class LogsTopic:
         at_end: called with a span partition after its last message was passed on.
 
     Attributes:
-        name: name of the topic.
         wrong: reason why log partitions are not read; empty if they are read.
         waiting: span partition → messages that wait for records; None in the list marks the end of the partition.
     """

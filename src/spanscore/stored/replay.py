@@ -59,7 +59,6 @@ class Journal(SpanExporter):
         under_way: maximum number of units that are scored at once.
 
     Attributes:
-        path: path of the file.
         sink: sink of the scorer, which writes its scores to the file.
 
     Raises:

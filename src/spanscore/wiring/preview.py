@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rich.console import Group
+
 from spanscore import semconv
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
@@ -19,6 +21,7 @@ from spanscore.core.printable import (
     printable,
     printable_lines,
 )
+from spanscore.core.terminal import as_plain
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.pipeline.decisions import RecentUnit
@@ -135,14 +138,10 @@ class Preview:
         return asdict(self)
 
     def __str__(self) -> str:
-        from spanscore.core.terminal import as_plain
-
         return as_plain(self)
 
     def __rich__(self) -> Any:
         """Return the tables."""
-        from rich.console import Group
-
         return Group(*self.render())
 
     def render(self) -> Iterator[Any]:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from spanscore import semconv
-from spanscore.capture.callback.model_metrics import ModelMetrics
+from spanscore.capture.callback.model_metrics import ModelMetrics, announce, neighbours
 from spanscore.capture.other_scorers import ScorerIdentity, recorded_by_others
 from spanscore.capture.submitted import SubmittedSamples
 from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
-from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import call_in_child
 from spanscore.wiring.build import Pipeline
@@ -157,15 +156,6 @@ class ReceiverSet:
         running = [] if self.attachment is None else self.attachment.handler.memory.units_of(trace)
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
-    def take_human_label(self, human_label: Annotation) -> bool:
-        """Accept a human label; return False if the event queue is full, or the scorer has ended.
-
-        Raises:
-            ValueError: the label's name or value is not allowed.
-        """
-        self._ready(None)
-        return self._line.annotation_writer.take(human_label)
-
     def notes(self) -> list[str]:
         """Return remarks on receivers, for ``status()``."""
         return [
@@ -180,7 +170,6 @@ class ReceiverSet:
     def _attach(self) -> Attachment:
         from spanscore.capture.callback.attachment import Attachment, Installation
         from spanscore.capture.callback.handler import SpanCallbackHandler
-        from spanscore.capture.callback.model_metrics import announce, neighbours
         from spanscore.capture.callback.recorder import Recorder
 
         line, capture = self._line, self._line.settings.capture

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from rich.console import Group
+
 from spanscore import semconv
 from spanscore.capture.callback.model_metrics import ModelMetrics, neighbours
 from spanscore.core.job import (
@@ -28,6 +30,7 @@ from spanscore.core.job import (
 from spanscore.core.printable import TextTable, format_age, format_bytes, format_count
 from spanscore.core.score import Outcome
 from spanscore.core.span import InnerGroup, InnerKind
+from spanscore.core.terminal import as_plain
 from spanscore.durable.rows import REMOTE_SCORING, SpoolState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.budget_ledger import BudgetState
@@ -298,14 +301,10 @@ class Status:
     reloads: ReloadState | None = None
 
     def __str__(self) -> str:
-        from spanscore.core.terminal import as_plain
-
         return as_plain(self)
 
     def __rich__(self) -> Any:
         """Return the tables."""
-        from rich.console import Group
-
         headers = ("metric", "judge", "rate", "mean quality (95 %)", "eligible", "outcomes")
         metrics = TextTable(headers, [self._metric_row(name) for name in self.eligible], title="spanscore")
         providers = [
