@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Final
 
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.otlp.streams import StreamClock
-from spanscore.config.durable import KafkaSettings, confluent_config
+from spanscore.config.durable import KafkaSettings
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, content_in_logs
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import PREFETCH, KafkaMessage, trouble_of
+from spanscore.service.confluent_kafka_member import KafkaMessage, consumer_config, trouble_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -220,17 +220,8 @@ class LogsTopic:
     def _run(self) -> None:
         from confluent_kafka import Consumer, KafkaException
 
-        consumer = Consumer(
-            {
-                **confluent_config(self._kafka),
-                "group.id": self._kafka.group,  # the client requires a name; the group is never joined
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                **PREFETCH,
-                "error_cb": self._record_error,
-            }
-        )
+        # The client requires the name of a group, which is never joined.
+        consumer = Consumer({**consumer_config(self._kafka), "error_cb": self._record_error})
         while not self._over.is_set():
             try:
                 self._poll_once(consumer)
