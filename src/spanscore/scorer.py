@@ -138,9 +138,7 @@ class OnlineScorer:
         self._life = Lifecycle(self._line)
         self._holder = Holder()
         finalize(self._holder, self._life.end_when_idle).atexit = False
-        self._receivers = ReceiverSet(
-            self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder
-        )
+        self._receivers = ReceiverSet(self._line, self._life, self._holder)
         self._reloader: Reloader | None = None
         providers.warm_up()
 

@@ -338,7 +338,7 @@ class Pipeline:
         set_metrics(self.queue, self.metrics, add=bool(self.scoring.earlier))
         self.sampler_in_force.use(self.sampler, self.units.earlier_samplers())
         if self.scoring.earlier and not self.over:
-            loop.later(_LOOK_S, lambda: self._leave(self._forget_closed))
+            loop.later(_LOOK_S, lambda: self._run_on_span_thread(self._forget_closed))
 
     def _forget_closed(self) -> None:
         open_units = self.open_units()
@@ -392,7 +392,7 @@ class Pipeline:
         sampling = self.settings.sampling.feedback
         # The source of feedback is the last one.
         self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
-        self.annotation_writer = AnnotationWriter(self, self.feedback)
+        self.annotation_writer = AnnotationWriter(self)
         self.let_in(self.annotation_writer)
 
     def _accounts(self, earlier: Accounts | None = None) -> Accounts:
@@ -481,7 +481,7 @@ class Pipeline:
                 room=MemoryQueue(limits.queue_size, limits.queue_bytes),
                 hold=self.hold,
                 sink=self.sinks,
-                run_on_span_thread=self._leave,
+                run_on_span_thread=self._run_on_span_thread,
                 on_scores=self._note_beside,
                 scores_traffic=ledger is self.shadow_ledger,
             )
@@ -503,8 +503,8 @@ class Pipeline:
             self.builder,
             lambda unit: self.scoring.of(unit.key).evaluation,
             post=self._post,
-            made=lambda unit, samples: self._leave(lambda: self.keeping.on_samples(unit, samples)),
-            came=lambda job: self._leave(lambda: self._population(job.unit).take_over(job)),
+            made=lambda unit, samples: self._run_on_span_thread(lambda: self.keeping.on_samples(unit, samples)),
+            came=lambda job: self._run_on_span_thread(lambda: self._population(job.unit).take_over(job)),
             ended=job_listener(self.collector, self.users_sinks),
             sources=self.sources,
             workers=settings.limits.workers,
@@ -584,9 +584,9 @@ class Pipeline:
     def _inner_units(self) -> InnerUnits | None:
         return InnerUnits(self.of_inner) if self.of_inner else None
 
-    def _leave(self, work: Callable[[], None]) -> None:
+    def _run_on_span_thread(self, work: Callable[[], None]) -> None:
         """Run a call on the span thread. Thread-safe."""
-        self.span_thread.leave(work)
+        self.span_thread.run_later(work)
 
     def _population(self, unit: Unit) -> SessionPipeline | Revisions | UnitTracker:
         if unit.session is not None:
@@ -594,7 +594,7 @@ class Pipeline:
         return self.revisions if unit.revision else self.units
 
     def _post(self, result: JobResult) -> None:
-        self._leave(lambda: self._settle(result))
+        self._run_on_span_thread(lambda: self._settle(result))
 
     def _settle(self, result: JobResult) -> None:
         population = self._population(result.unit)

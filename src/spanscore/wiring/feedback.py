@@ -223,19 +223,14 @@ class AnnotationWriter:
     Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators. A text on
     which it fails is left out; an annotator becomes ``HUMAN``.
 
-    Args:
-        line: the parts of the scorer.
-        feedback: lets judges score units with labels; None = such units are not scored.
-
     Attributes:
         scales: checks names and values of labels.
         unplaced: number of labels whose key belongs to no known unit.
         labelled: name of a label → number of first labels, one per unit and annotator.
     """
 
-    def __init__(self, line: Pipeline, feedback: FeedbackJudging | None) -> None:
+    def __init__(self, line: Pipeline) -> None:
         self._line = line
-        self._feedback = feedback
         self.scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
         self._closed = False
         self._latest = LatestAnnotations()
@@ -281,8 +276,8 @@ class AnnotationWriter:
                 continue
             self.unplaced += unit is None
             self._record_label(serial, replace(label, unit=unit))
-        if self._feedback is not None:
-            self._feedback.look()
+        if self._line.feedback is not None:
+            self._line.feedback.look()
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the first label has waited long enough; None if none waits."""
@@ -315,8 +310,8 @@ class AnnotationWriter:
             self._inside.discard(serial)
             return
         self.labelled[label.name] += not label.revision
-        if self._feedback is not None:
-            self._feedback.judge_unit_of(label)
+        if self._line.feedback is not None:
+            self._line.feedback.judge_unit_of(label)
         self._line.hold.enqueue(_Leaving(self._line.sinks, self._clean(label), lambda: self._inside.discard(serial)))
 
     def _clean(self, human_label: Annotation) -> Annotation:

@@ -22,6 +22,7 @@ from spanscore.core.span import UnitKey
 from spanscore.core.threads import call_in_child
 from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import id_of, only_unit
+from spanscore.wiring.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.attachment import Attachment
@@ -43,9 +44,7 @@ class ReceiverSet:
 
     Args:
         line: pipeline that scores the units of all receivers.
-        ready: called before the first unit of a receiver. Its argument is a span of the tracer provider that exports the unit's
-            spans; None if unknown.
-        end: ends the scorer. Its argument is a function that returns the runs in progress; the scorer ends after these.
+        lifecycle: starts the scorer before the first unit of a receiver, and ends it if another scorer is installed.
         holder: an object that the application references as long as units are possible; the callback references it, too.
 
     Attributes:
@@ -57,17 +56,9 @@ class ReceiverSet:
         stored: receiver of whole units from a store; None before its first use.
     """
 
-    def __init__(
-        self,
-        line: Pipeline,
-        *,
-        ready: Callable[[Any], None],
-        end: Callable[[Callable[[], object]], None],
-        holder: object,
-    ) -> None:
+    def __init__(self, line: Pipeline, lifecycle: Lifecycle, holder: object) -> None:
         self._line = line
-        self._ready = ready
-        self._end = end
+        self._life = lifecycle
         self._holder = holder
         self._identity = ScorerIdentity(line.name, {name: metric.version for name, metric in line.metrics.items()})
         self.attachment: Attachment | None = None
@@ -173,10 +164,10 @@ class ReceiverSet:
         from spanscore.capture.callback.recorder import Recorder
 
         line, capture = self._line, self._line.settings.capture
-        ready, replaced, captures = self._ready, self._on_replaced(), capture.enabled
+        ready, replaced, captures = self._life.ready, self._on_replaced(), capture.enabled
 
         def begin() -> None:
-            ready(None)
+            ready()
             if captures:
                 announce(neighbours())
 
@@ -216,7 +207,7 @@ class ReceiverSet:
                 captures=self._is_at_work(),
             ),
             translator=translator,
-            ready=self._ready,
+            ready=self._life.ready,
             identity=self._identity,
             spans_file=line.providers.spans_file,
         )
@@ -238,7 +229,7 @@ class ReceiverSet:
             translator=translator,
             metrics=line.of_units,
             make_external=partial(_external_scores, line) if units.external_scores else None,
-            ready=partial(self._ready, None),
+            ready=self._life.ready,
         )
         if line.telemetry is not None:
             line.telemetry.gauges.update(_otlp_gauges(otlp))
@@ -258,7 +249,7 @@ class ReceiverSet:
             line.intake,
             metrics=list(line.of_units.values()),
             open_units=open_units,
-            ready=partial(self._ready, None),
+            ready=self._life.ready,
         )
         line.let_in(stored)
         return stored
@@ -268,7 +259,7 @@ class ReceiverSet:
 
         The function ends this scorer, unless a span processor still sends it spans.
         """
-        receivers, line, end = ref(self), self._line, self._end
+        receivers, line, end = ref(self), self._line, self._life.end_when_idle
 
         def replaced(successor: str, memory: RunTable) -> None:
             memory.why_closed = (
