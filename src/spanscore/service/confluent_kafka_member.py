@@ -67,7 +67,7 @@ class KafkaMessage(NamedTuple):
 
 
 def consumer_config(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return the client's configuration of a consumer that commits by itself and reports the end of each partition."""
+    """Return the client's configuration of a consumer that commits only on request and reports the end of each partition."""
     return {
         **confluent_config(kafka),
         "group.id": kafka.group,

@@ -261,7 +261,8 @@ class KafkaSource:
             return  # another worker has the partition by now
         expected = self._next[partition]
         if expected is not None and offset < expected:
-            if not self._is_cut(partition, expected):
+            end = self._member.high(partition, cached=True)
+            if end is None or end >= expected:
                 return  # it was read before
             self._begin_again(partition, expected, offset)
         elif expected is not None and offset > expected:
@@ -320,13 +321,11 @@ class KafkaSource:
                 lags[partition] = max(0, end - done)
         return lags
 
-    def _is_cut(self, partition: int, expected: int) -> bool:
-        """Return whether the broker's log ends before the next offset: the topic was restored or created again."""
-        end = self._member.high(partition, cached=True)
-        return end is not None and end < expected
-
     def _begin_again(self, partition: int, expected: int, offset: int) -> None:
-        """Read a partition from the broker's oldest message, because offsets of the earlier log are not valid any more."""
+        """Read a partition from the broker's oldest message, because its log ends before the next offset.
+
+        The topic was restored or created again, so offsets of the earlier log are not valid any more.
+        """
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)

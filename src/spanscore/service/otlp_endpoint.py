@@ -266,23 +266,20 @@ class OtlpHttp:
         if scope["type"] != "http":
             return
         head = dict[bytes, bytes](scope["headers"])  # ASGI's header names are in lower case
-        is_json = _is_json(head.get(b"content-type", b""))
-        answer = self._refuse(scope, head, is_json)
-        if answer is None:
-            answer = await self._read_and_answer(str(scope["path"]), head, receive, is_json=bool(is_json))
+        kind = _is_json(head.get(b"content-type", b""))
+        is_json, wrong = bool(kind), self._wrong(scope, head, kind)
+        answer: ExportResponse | None
+        if wrong is not None:
+            answer = self.handler.refuse(*wrong, is_json=is_json)
+        elif self._reading > _BODIES * self.max_body_bytes:
+            answer = self.handler.refuse_for_now("bodies", is_json=is_json)
+        else:
+            answer = await self._read_and_answer(str(scope["path"]), head, receive, is_json=is_json)
         if answer is not None:
             await _send(send, answer)
 
-    def _refuse(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> ExportResponse | None:
-        """Return the refusal of a request by its head; None if its body must be read."""
-        wrong = self._wrong(scope, head, is_json)
-        if wrong is not None:
-            return self.handler.refuse(*wrong, is_json=bool(is_json))
-        if self._reading > _BODIES * self.max_body_bytes:
-            return self.handler.refuse_for_now("bodies", is_json=bool(is_json))
-        return None
-
     def _wrong(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> tuple[str, HTTPStatus, str] | None:
+        """Return reason, status and message of a refusal by the head of a request; None if its body must be read."""
         if scope["path"] not in _PATHS:
             return "path", HTTPStatus.NOT_FOUND, f"paths are {TRACES}, {LOGS} and {METRICS}"
         if scope["method"] != "POST":
@@ -294,9 +291,7 @@ class OtlpHttp:
         if _encoding(head.get(b"content-encoding", b"")) is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content encodings are gzip and identity"
         length = head.get(b"content-length", b"")
-        return (
-            _too_large(self.max_body_bytes) if length.isdigit() and int(length[:20]) > self.max_body_bytes else None
-        )
+        return _too_large(self.max_body_bytes) if length.isdigit() and int(length[:20]) > self.max_body_bytes else None
 
     async def _read_and_answer(
         self, path: str, head: _Head, receive: _Receive, *, is_json: bool

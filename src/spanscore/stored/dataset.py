@@ -174,11 +174,6 @@ def _encoding(path: str | Path) -> str:
 
 
 def _of_parquet(path: Path) -> Iterator[Any]:
-    """Yield the rows of a parquet file.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or pyarrow is not installed.
-    """
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:
