@@ -187,9 +187,8 @@ class Pipeline:
 
     def _configure(self, checked: CheckedConfiguration) -> None:
         self.checked = checked
-        self.settings, self.of_units, self.of_sessions, self.shadowing = checked
+        self.settings, self.of_units, self.of_sessions, self.shadowing, self.of_inner = checked
         self.metrics: Mapping[str, Metric] = checked.metrics
-        self.of_inner = checked.of_inner
 
     def _evaluator_versions(self) -> dict[str, str]:
         return {name: metric.evaluator_version for name, metric in self.metrics.items()}

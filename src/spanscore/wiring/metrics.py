@@ -38,17 +38,14 @@ class CheckedConfiguration(NamedTuple):
         of_units: name → metric of units.
         of_sessions: name → metric of sessions.
         shadowing: name → metric with its second judge.
+        of_inner: entry of ``units.also`` → names of the metrics that score its units.
     """
 
     settings: ScorerSettings
     of_units: Mapping[str, Metric]
     of_sessions: Mapping[str, Metric]
     shadowing: Mapping[str, Metric]
-
-    @property
-    def of_inner(self) -> Mapping[InnerGroup, Sequence[str]]:
-        """Entry of ``units.also`` → names of the metrics that score its units."""
-        return checked_inner_metrics(self.settings.units.also, self.of_units)
+    of_inner: Mapping[InnerGroup, Sequence[str]]
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -75,8 +72,8 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
     sampling = settings.sampling.model_copy(update={"rates": checked_rates(settings.sampling.rates, names)})
     check_screens(sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units})
     settings = settings.model_copy(update={"sampling": sampling})
-    checked_inner_metrics(settings.units.also, of_units)
-    return CheckedConfiguration(settings, of_units, of_sessions, shadowing)
+    of_inner = checked_inner_metrics(settings.units.also, of_units)
+    return CheckedConfiguration(settings, of_units, of_sessions, shadowing, of_inner)
 
 
 def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
@@ -233,8 +230,7 @@ class ShadowPairs:
 
     def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
         self._ledger = ledger
-        self._metrics = tuple(metrics)
-        self.compared = dict.fromkeys(self._metrics, JudgeComparison())
+        self.compared = dict.fromkeys(metrics, JudgeComparison())
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
