@@ -25,7 +25,7 @@ from spanscore.service.otlp_endpoint import (
     TRACES,
     ExportHandler,
     ExportRequest,
-    answered,
+    answer_request,
 )
 from spanscore.service.plan import BearerToken, certificate, stop_s_of
 from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
@@ -133,7 +133,7 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         else:
             # 0x1f, field 3 with a wire type that does not exist, cannot start an OTLP request.
             encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
-            answer = await answered(ExportRequest(path, body, False, encoding, headers), handler, self.pool)
+            answer = await answer_request(ExportRequest(path, body, False, encoding, headers), handler, self.pool)
         if answer.grpc:
             trailing = ((_DETAILS, answer.details),) if answer.details else ()
             await context.abort(_CODES[answer.grpc], answer.message, trailing)

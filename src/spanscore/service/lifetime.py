@@ -83,7 +83,7 @@ class Signals:
         return until
 
 
-def starting(config: Path, **overrides: Any) -> OnlineScorer:
+def start_scorer(config: Path, **overrides: Any) -> OnlineScorer:
     """Return the scorer of a configuration file. ``/readyz`` answers 503 from its first request until ``open_pages``.
 
     The file's ``remote_scoring`` is ignored, because this process scores the units. A SIGHUP waits until
@@ -117,7 +117,7 @@ def describe_endpoints(scorer: OnlineScorer) -> Iterator[str]:
         yield f"metrics on {page.url}, with /status, /explain/TRACE_ID, /healthz and /readyz"
 
 
-def counted(status: Status) -> Iterator[str]:
+def describe_outcomes(status: Status) -> Iterator[str]:
     """Yield the last lines: one per metric with its outcomes, rows of the status, and the results of exports."""
     for metric, eligible in status.eligible.items():
         ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]

@@ -25,7 +25,7 @@ from spanscore.service.requests import (
     NotCompressedError,
     TooLargeError,
     accepted,
-    gunzipped,
+    gunzip,
     refusal,
 )
 
@@ -179,9 +179,9 @@ class ExportHandler:
         if request.encoding != GZIP:
             return request.body
         if not self.may_block and len(request.body) <= SMALL:
-            return gunzipped(request.body, self.max_inflated_bytes)
+            return gunzip(request.body, self.max_inflated_bytes)
         with self._inflating:
-            return gunzipped(request.body, self.max_inflated_bytes)
+            return gunzip(request.body, self.max_inflated_bytes)
 
     def _logs(self, request: ExportRequest) -> ExportResponse:
         """Read external scores and content of spans. Other records are accepted too: SDKs send all signals to one endpoint."""
@@ -306,7 +306,7 @@ class OtlpHttp:
         headers = NO_HEADERS
         if self.handler.may_block:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
-        return await answered(ExportRequest(path, body, is_json, encoding, headers), self.handler, self.pool)
+        return await answer_request(ExportRequest(path, body, is_json, encoding, headers), self.handler, self.pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
         """Return the body; reading stops with the part that exceeds the limit; None if the client hung up."""
@@ -327,7 +327,7 @@ class OtlpHttp:
             self._reading -= size
 
 
-async def answered(request: ExportRequest, handler: ExportHandler, pool: DaemonPool) -> ExportResponse:
+async def answer_request(request: ExportRequest, handler: ExportHandler, pool: DaemonPool) -> ExportResponse:
     """Return the handler's answer, made on a thread if it takes long.
 
     If all threads of a proxy wait for its backend, further requests are refused: queued ones would continue long after their

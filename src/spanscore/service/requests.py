@@ -28,7 +28,7 @@ class NotCompressedError(ValueError):
     """A body that should be gzip is not, is cut short, or has too many members."""
 
 
-def gunzipped(body: bytes, most: int) -> bytes:
+def gunzip(body: bytes, most: int) -> bytes:
     """Return an inflated body; no more than ``most`` bytes of it are ever in memory.
 
     Raises:

@@ -23,11 +23,11 @@ from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
 from spanscore.service.lifetime import (
     Say,
     Signals,
-    counted,
     describe_endpoints,
+    describe_outcomes,
     open_pages,
     spare_collections,
-    starting,
+    start_scorer,
 )
 from spanscore.service.otlp_endpoint import ExportHandler, OtlpHttp
 from spanscore.service.plan import addresses, describe_mode, problems, refuse_own_endpoint, token_of
@@ -59,7 +59,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
-    scorer = starting(config)
+    scorer = start_scorer(config)
     try:
         _serve(scorer, chosen, settings.units, say)
     finally:
@@ -100,7 +100,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
     scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
-    for line in counted(scorer.status()):
+    for line in describe_outcomes(scorer.status()):
         say(line)
 
 

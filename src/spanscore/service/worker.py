@@ -20,11 +20,11 @@ from spanscore.scorer import OnlineScorer, pipeline_of
 from spanscore.service.lifetime import (
     Say,
     Signals,
-    counted,
     describe_endpoints,
+    describe_outcomes,
     open_pages,
     spare_collections,
-    starting,
+    start_scorer,
 )
 from spanscore.service.worker_plan import problems, spool_of
 from spanscore.wiring.spool import spool_of as file_of
@@ -51,7 +51,7 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     settings = checked(config, rekey=rekey)
     if (spool := None if rekey else spool_of(settings)) is not None:
         wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
-    scorer = starting(config, spool=spool)
+    scorer = start_scorer(config, spool=spool)
     try:
         _work(scorer, settings, rekey, wait_s, say)
     finally:
@@ -115,7 +115,7 @@ def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: flo
     scorer.shutdown(max(0.0, until - monotonic()))
     if source is not None:
         source.commit()
-    for line in counted(scorer.status()):
+    for line in describe_outcomes(scorer.status()):
         say(line)
 
 

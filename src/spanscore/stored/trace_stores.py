@@ -122,7 +122,7 @@ _HIGHEST: Final = 64
 """Factor by which the limit may grow for a window that cannot be shorter."""
 
 
-def listed(
+def list_trace_ids(
     start_s: float,
     end_s: float,
     ask: Callable[[float, float, int], Sequence[bytes]],
@@ -281,7 +281,7 @@ def _search(
         read_trace: trace id → the ``resourceSpans`` of an OTLP request; None if the store left out some of its spans.
         least_s: shortest window that the store can search, in seconds.
     """
-    for trace_id in listed(start_s, end_s, list_ids, least_s=least_s, where=f"at {client.url}"):
+    for trace_id in list_trace_ids(start_s, end_s, list_ids, least_s=least_s, where=f"at {client.url}"):
         if isinstance(trace_id, Unread):
             yield trace_id
             continue

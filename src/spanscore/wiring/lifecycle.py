@@ -113,9 +113,7 @@ def drain(line: Pipeline, timeout_s: float) -> bool:
 
 def _count_the_rest(line: Pipeline) -> None:
     """Count every unit without an outcome as ``shutdown``."""
-    for key in line.ledger.open_units():
-        line.ledger.settle_all(key, Outcome.SHUTDOWN)
-    for ledger in line.inner_ledgers().values():
+    for ledger in (line.ledger, *line.inner_ledgers().values()):
         for key in ledger.open_units():
             ledger.settle_all(key, Outcome.SHUTDOWN)
     for population in (line.sessions, *line.sources):
