@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from spanscore import semconv
+from spanscore.capture.submitted import ImmediateReceiver
 from spanscore.core import loop
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
@@ -215,7 +216,7 @@ _PERSONAL: Final = ("annotator", "comment", "key")
 _NOT_PERSONAL: Final = (None, semconv.ANNOTATOR_HUMAN)
 
 
-class AnnotationWriter:
+class AnnotationWriter(ImmediateReceiver):
     """Passes labels from the thread that calls ``feedback()`` to the sinks.
 
     ``take``, ``notes`` and ``close`` may be called on any thread, the other methods on the span thread.
@@ -232,7 +233,6 @@ class AnnotationWriter:
     def __init__(self, line: Pipeline) -> None:
         self._line = line
         self.scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
-        self._closed = False
         self._latest = LatestAnnotations()
         self._inside: set[UnitKey] = set()
         self._keyed: list[tuple[int, UnitKey, Annotation]] = []
@@ -287,10 +287,6 @@ class AnnotationWriter:
         """Return a number for each label that is not exported."""
         return {*self._inside}
 
-    def open_keys(self) -> set[UnitKey]:
-        """Return an empty set, because this receiver has no units."""
-        return set()
-
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Export every label; return an empty list, because this receiver has no units."""
         self.tick(now_ns + _LONG_WAIT_NS)
@@ -299,10 +295,6 @@ class AnnotationWriter:
     def unread_count(self) -> int:
         """Return 0, because this receiver has no units."""
         return 0
-
-    def close(self) -> None:
-        """Accept no further label."""
-        self._closed = True
 
     def _record_label(self, serial: UnitKey, annotation: Annotation) -> None:
         label = self._latest.note(annotation)
