@@ -211,9 +211,6 @@ _WAIT_NS: Final = 1_000_000_000
 """Time in nanoseconds for which a label waits for the unit of its key, if no unit is open."""
 _LONG_WAIT_NS: Final = GRACE_NS + _WAIT_NS
 """The same if a unit is open: the unit of the label may wait for open spans."""
-_PERSONAL: Final = ("annotator", "comment", "key")
-"""Fields that may name a person, or quote a person."""
-_NOT_PERSONAL: Final = (None, semconv.ANNOTATOR_HUMAN)
 
 
 class AnnotationWriter(ImmediateReceiver):
@@ -310,13 +307,14 @@ class AnnotationWriter(ImmediateReceiver):
         """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
         if self._line.hooks.redactor is None:
             return human_label
-        texts: dict[str, Any] = {name: getattr(human_label, name) for name in _PERSONAL}
-        clean: dict[str, Any] = {
-            name: None if text in _NOT_PERSONAL else self._line.redact(text) for name, text in texts.items()
-        }
-        if clean["annotator"] is None:
-            clean["annotator"] = semconv.ANNOTATOR_HUMAN
-        return replace(human_label, **clean)
+        redact, nobody = self._line.redact, semconv.ANNOTATOR_HUMAN
+        annotator, comment, key = human_label.annotator, human_label.comment, human_label.key
+        return replace(
+            human_label,
+            annotator=nobody if annotator == nobody else redact(annotator) or nobody,
+            comment=None if comment is None else redact(comment),
+            key=None if key is None else redact(key),
+        )
 
 
 @dataclass(frozen=True, slots=True)
