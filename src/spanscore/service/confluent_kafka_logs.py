@@ -122,9 +122,7 @@ class LogsTopic:
     def yield_ready(self, messages: Iterator[KafkaMessage], pressure: str) -> Iterator[KafkaMessage]:
         """Yield the messages of span partitions whose records have been read; other messages wait, in the order of offsets.
 
-        Args:
-            messages: fetched messages of span partitions.
-            pressure: reason why span partitions are not read, so that waiting messages keep waiting; empty = they are read.
+        While there is ``pressure``, a reason why span partitions are not read, waiting messages keep waiting.
         """
         if self.name is None:
             yield from messages
@@ -156,11 +154,7 @@ class LogsTopic:
                 self._ended.discard(partition)
 
     def request_records(self, pressure: str) -> Set[int]:
-        """Set the timestamp up to which records are needed; return the span partitions with a clock that must stop.
-
-        Args:
-            pressure: reason why span partitions are not read; empty = they are read.
-        """
+        """Set the timestamp up to which records are needed; return the span partitions with a clock that must stop."""
         if self.name is None:
             return _NO_PARTITIONS
         behind = [

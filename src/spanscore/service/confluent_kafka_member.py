@@ -183,10 +183,8 @@ class GroupMember:
     def high(self, partition: int, *, cached: bool) -> int | None:
         """Return the offset after a partition's last message; None = unknown.
 
-        Args:
-            partition: the partition.
-            cached: whether the offset in the last answer with messages is used, which is current while messages arrive.
-                Otherwise a broker is asked, which blocks.
+        A ``cached`` offset is that in the last answer with messages, which is current while messages arrive. Otherwise a broker
+        is asked, which blocks.
         """
         ends = self._ends(partition, cached=cached)
         return ends[1] if ends is not None and ends[1] >= 0 else None

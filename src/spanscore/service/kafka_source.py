@@ -121,8 +121,7 @@ class KafkaSource:
     def start(self, wait_s: float) -> None:
         """Start to read. Blocks until the group answers, or for 5 s; without an answer, ``unready`` returns the reason.
 
-        Args:
-            wait_s: longest wait for a broker before these 5 s, in s.
+        Before these 5 s it waits for a broker, ``wait_s`` at most.
 
         Raises:
             SourceUnavailable: no broker answers in that time, access is refused, or no thread can be started.

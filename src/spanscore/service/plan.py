@@ -143,11 +143,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class BearerToken:
-    """The token that a client must send. ``repr`` does not show it.
-
-    Args:
-        secret: token without surrounding spaces.
-    """
+    """The token that a client must send, without surrounding spaces. ``repr`` does not show it."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()

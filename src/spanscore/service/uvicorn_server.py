@@ -140,14 +140,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 class HttpListener:
-    """Serves an ASGI application on a bound socket.
+    """Serves an ASGI application on a bound socket, which is closed at the end.
 
-    Args:
-        application: answers requests.
-        listening: the socket; closed at the end.
-        serve: certificate and limits.
-        token: token that clients must send; None = no token is needed.
-        read_s: time limit for a whole request, from its first byte on, in s.
+    A whole request must arrive within ``read_s`` from its first byte on. If there is a token, clients must send it.
     """
 
     def __init__(

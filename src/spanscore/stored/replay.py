@@ -272,7 +272,7 @@ def replay_scorer(
         config: configuration of the live scorer.
         emits: whether evaluation spans are exported by its providers, and scores are passed to its own sinks, except webhooks.
         answers: file for the judge's answers, unless the configuration names one; None = no file.
-        sinks: further sinks.
+        sinks: sinks besides those of the configuration.
         metrics: metrics of the configuration that score units; None = they are made from the configuration.
         under_way: maximum number of units that are scored at once.
 

@@ -109,15 +109,7 @@ class Scoring(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """The parts that a reload puts into a pipeline.
-
-    Attributes:
-        checked: the metrics and the settings.
-        budget_ledger: budgets of the judges; None = no budget.
-        shadow_budget_ledger: budgets of the second judges; None = no budget.
-        scales: checks human labels.
-        judge_check: the judge check of the new metrics; None = no judge check.
-    """
+    """The parts that a reload puts into a pipeline; None = no budget of the judges or second judges, or no judge check."""
 
     checked: CheckedConfiguration
     budget_ledger: BudgetLedger | None

@@ -73,10 +73,10 @@ class ExplainedSpan:
 
     @classmethod
     def of(cls, span: SpanData, by: str | None, member: SpanData | None, root: UnitKey | None, note: str = "") -> Self:
-        """Return a span with its claim.
+        """Return a span, original or in GenAI names, with its claim.
 
         Args:
-            span: the original span, or the span in GenAI names.
+            span: the span.
             by: name of the normalizer that reads it; None if no normalizer does.
             member: the span in GenAI names in its unit; None if it is in no unit.
             root: key of that unit; None if it is in no unit.

@@ -270,8 +270,7 @@ class Lifecycle:
     def ready(self, span: Any = None) -> None:
         """Prepare for a root: choose the providers, register the exit hook after theirs, start the span thread.
 
-        Args:
-            span: a span of the provider that exports the unit's spans; None if unknown.
+        ``span`` is of the provider that exports the unit's spans; None if unknown.
         """
         if not self._is_ready:
             with self._lock:
@@ -311,8 +310,7 @@ class Lifecycle:
     def end_when_idle(self, runs: Callable[[], object] | None = None) -> None:
         """Accept no further unit, and shut down on another thread when all units are scored. Does not block.
 
-        Args:
-            runs: returns whether runs are in progress, which are recorded to their end; None if the scorer was collected.
+        ``runs`` returns whether runs are in progress, which are recorded to their end; None if the scorer was collected.
         """
         if self.closing.begun or self._is_ending:
             return

@@ -106,8 +106,7 @@ class ReloadState:
 class ConfigFile:
     """A file with content that may change, also behind a symbolic link. Thread-safe.
 
-    Args:
-        path: path of the file; a relative one stays valid if the working directory changes.
+    A relative path stays valid if the working directory changes.
     """
 
     def __init__(self, path: str | Path) -> None:
