@@ -54,6 +54,8 @@ def choices_of(scale: Scale) -> list[LabelChoice]:
 class AnnotationWriter:
     """The labels of one name in an annotation file, and the person who adds to them. Processes may share the file.
 
+    Methods raise ``ConfigurationError`` if the file cannot be read or written, or has wrong lines.
+
     Attributes:
         path: the file; created with its first label.
         name: name of the labels.
@@ -70,11 +72,7 @@ class AnnotationWriter:
         self._file = LineFile(self.path, None, durable=True)
 
     def labels(self) -> list[AnnotatedSample]:
-        """Return the labels of all annotators; the rest of a line that another process could not finish is removed.
-
-        Raises:
-            ConfigurationError: the file cannot be read or written, or has wrong lines.
-        """
+        """Return the labels of all annotators; the rest of a line that another process could not finish is removed."""
         if self.path.exists():
             with writing(self.path):
                 self._file.cut_rest()
@@ -89,11 +87,7 @@ class AnnotationWriter:
         }
 
     def append(self, case: LabelCase, human: HumanValue, **more: Any) -> None:
-        """Append a label with ``more`` keys, unless they are None; it is on the disk when this returns.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Append a label with ``more`` keys, except None; it is on the disk when this returns."""
         scores = {metric: _score_fields(score._asdict()) for metric, score in case.scores.items()}
         record: dict[str, Any] = {
             **self._head(case, human),
@@ -105,11 +99,7 @@ class AnnotationWriter:
         self._write({key: value for key, value in record.items() if value is not None})
 
     def withdraw(self, case: LabelCase, human: HumanValue) -> None:
-        """Append a line that withdraws this person's label of a case; it is on the disk when this returns.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Append a line that withdraws this person's label of a case; it is on the disk when this returns."""
         self._write({**self._head(case, human), "withdrawn": True})
 
     def write_probabilities(self, probabilities: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
@@ -167,7 +157,8 @@ class _Step:
 class LabelSession:
     """One person's labels of one draw. Thread-safe; blocks while the disk blocks.
 
-    The judge's verdict of a case is returned only after the person has chosen.
+    The judge's verdict of a case is returned only after the person has chosen. Methods raise ``StaleCaseError`` for the key of
+    another case than the page should show, and ``ConfigurationError`` if the file cannot be read or written.
 
     Attributes:
         draw: the drawn cases.
@@ -202,8 +193,7 @@ class LabelSession:
         """Write a label of the shown case, perhaps with a note; return the case with the judge's verdict, and the next state.
 
         Raises:
-            StaleCaseError: another case is the present one.
-            ConfigurationError: there is no such choice, or the file cannot be written.
+            ConfigurationError: there is no such choice.
         """
         with self._lock:
             case = self._present(key)
@@ -217,12 +207,7 @@ class LabelSession:
             return {**chosen, "judge": self._reveal(case), "next": self._state()}
 
     def note(self, key: str, comment: str) -> dict[str, Any]:
-        """Write the last label again with a note; return the next state.
-
-        Raises:
-            StaleCaseError: another case was labelled last.
-            ConfigurationError: the file cannot be written.
-        """
+        """Write the label of the case that was labelled last again with a note; return the next state."""
         with self._lock:
             step = self._steps[-1] if self._steps else None
             if step is None or step.case.key != key or step.human is None:
@@ -232,11 +217,7 @@ class LabelSession:
             return self._state()
 
     def skip(self, key: str) -> dict[str, Any]:
-        """Leave a case out until the next start; return the next state.
-
-        Raises:
-            StaleCaseError: another case is the present one.
-        """
+        """Leave the shown case out until the next start; return the next state."""
         with self._lock:
             case = self._present(key)
             self._skipped.add(case.key)
@@ -244,11 +225,7 @@ class LabelSession:
             return self._state()
 
     def undo(self) -> dict[str, Any]:
-        """Withdraw the last label, or the last skip, of this session; return the state, which shows its case again.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Withdraw the last label, or the last skip, of this session; return the state, which shows its case again."""
         with self._lock:
             if self._steps:
                 step = self._steps[-1]
@@ -261,11 +238,7 @@ class LabelSession:
             return self._state()
 
     def finish(self) -> list[str]:
-        """Write the probabilities of the labels; return the lines about the labels.
-
-        Raises:
-            ConfigurationError: the file cannot be read or written.
-        """
+        """Write the probabilities of the labels; return the lines about the labels."""
         with self._lock:
             return self._summary()
 

@@ -235,8 +235,7 @@ def build_shadow_budget_ledger(settings: ScorerSettings, shadows: Mapping[str, M
     """Return a separate budget ledger of second judges, so that they take nothing from the metrics; None without a budget.
 
     Raises:
-        ConfigurationError: a budget names an unknown metric, a budget is in USD while a model has no price, or the share is
-            invalid.
+        ConfigurationError: as ``build_budget_ledger``.
     """
     if not shadows:
         return None
@@ -252,7 +251,7 @@ def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Met
     """Return the budget ledger for some of a configuration's metrics, without the budgets of its other metrics.
 
     Raises:
-        ConfigurationError: a budget is in USD while a model has no price; or the share is invalid.
+        ConfigurationError: as ``build_budget_ledger``.
     """
     own = [
         budget
