@@ -38,7 +38,7 @@ from tests.servers import kafka
 from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
-from spanscore.scorer import pipeline_of
+from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.service.confluent_kafka_member import PREFETCH
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.service.lifetime import spare_collections
@@ -232,13 +232,14 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[tup
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(NoExporter()))
     scorer = OnlineScorer.from_config(file, tracer_provider=provider)
-    source = KafkaSource(scorer, read_settings(file).settings)
-    source.start(30.0)
+    settings = read_settings(file).settings
+    KafkaSource(scorer, settings).start(30.0)
     spare_collections()  # as `spanscore worker` does
+    counts = receivers_of(scorer).otlp_spans(settings.units).counts
     ledger = pipeline_of(scorer).ledger
     while True:
         time.sleep(LOOK_S)
-        yield source._topic._spans.counts.requests, sum(ledger.count_units().outcomes.values())
+        yield counts.requests, sum(ledger.count_units().outcomes.values())
 
 
 def _ratios(runs: dict[str, list[Run]], name: str, to: str = DECODES) -> list[float]:

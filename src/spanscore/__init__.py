@@ -38,43 +38,32 @@ if TYPE_CHECKING:
     from spanscore.stored.evaluation import evaluate_sync as evaluate_sync
     from spanscore.stored.explaining import explain as explain
 
-_PUBLIC = {
-    "AIMessage": "spanscore.core.sample",
-    "ConfigurationError": "spanscore.errors",
-    "Extract": "spanscore.config.capture",
-    "HumanMessage": "spanscore.core.sample",
-    "Image": "spanscore.core.sample",
-    "JudgeError": "spanscore.errors",
-    "MultiTurnSample": "spanscore.core.sample",
-    "OnlineScorer": "spanscore.scorer",
-    "Outcome": "spanscore.core.score",
-    "Rule": "spanscore.config.sampling",
-    "SampleError": "spanscore.errors",
-    "Score": "spanscore.core.score",
-    "SingleTurnSample": "spanscore.core.sample",
-    "ScoringLogRecordProcessor": "spanscore.capture.processor.log_processor",
-    "ScoringSpanProcessor": "spanscore.capture.processor.processor",
-    "SpanCallbackHandler": "spanscore.capture.callback.handler",
-    "SpanscoreError": "spanscore.errors",
-    "ToolCall": "spanscore.core.sample",
-    "ToolDefinition": "spanscore.core.sample",
-    "ToolMessage": "spanscore.core.sample",
-    "evaluate": "spanscore.stored.evaluation",
-    "evaluate_sync": "spanscore.stored.evaluation",
-    "references": "spanscore.core.context",
-    "explain": "spanscore.stored.explaining",
-    "judge": "spanscore.judges",
-    "metric": "spanscore.metrics.function",
-    "sample_from_messages": "spanscore.core.codecs.langchain",
-    "session": "spanscore.core.context",
+_MODULES = {
+    "capture.callback.handler": "SpanCallbackHandler",
+    "capture.processor.log_processor": "ScoringLogRecordProcessor",
+    "capture.processor.processor": "ScoringSpanProcessor",
+    "config.capture": "Extract",
+    "config.sampling": "Rule",
+    "core.codecs.langchain": "sample_from_messages",
+    "core.context": "references session",
+    "core.sample": "AIMessage HumanMessage Image MultiTurnSample SingleTurnSample ToolCall ToolDefinition ToolMessage",
+    "core.score": "Outcome Score",
+    "errors": "ConfigurationError JudgeError SampleError SpanscoreError",
+    "judges": "judge",
+    "metrics.function": "metric",
+    "scorer": "OnlineScorer",
+    "stored.evaluation": "evaluate evaluate_sync",
+    "stored.explaining": "explain",
 }
+"""Module → its public names."""
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605  (one list of names, not two)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'spanscore' has no attribute {name!r}")
-    value = getattr(import_module(_PUBLIC[name]), name)
+    value = getattr(import_module(f"spanscore.{_PUBLIC[name]}"), name)
     globals()[name] = value
     return value
 

@@ -13,7 +13,6 @@ from uuid import UUID
 from weakref import finalize, ref
 
 from spanscore import semconv
-from spanscore.capture.callback.model_metrics import neighbours
 from spanscore.config.capture import Capture, Extract
 from spanscore.config.collect import Collect
 from spanscore.config.durable import RemoteScoring, Spool
@@ -133,19 +132,15 @@ class OnlineScorer:
             raise ConfigurationError(
                 f"judge.{unread[0]} is for metrics of a file; in Python each metric has its own judge: Faithfulness(judge(…))"
             )
-        self._providers = Providers(
-            tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
-        )
-        self._line = Pipeline(metrics, settings, self._providers)
-        self._life = Lifecycle(self._line, self._providers)
-        self._ready = self._life.ready
+        spans_file = spans_file_of(settings)
+        providers = Providers(tracer_provider, meter_provider, logger_provider, service_name, spans_file)
+        self._line = Pipeline(metrics, settings, providers)
+        self._life = Lifecycle(self._line)
         self._holder = Holder()
         finalize(self._holder, self._life.end_when_idle).atexit = False
-        self._receivers = ReceiverSet(
-            self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder
-        )
+        self._receivers = ReceiverSet(self._line, self._life, self._holder)
         self._reloader: Reloader | None = None
-        self._providers.warm_up()
+        providers.warm_up()
 
     @classmethod
     def from_config(cls, path: str | Path, **overrides: Any) -> Self:
@@ -290,7 +285,8 @@ class OnlineScorer:
             unit=self._receivers.unit_of(trace_id, span_id, key),
             key=None if key is None else text_of("key", key),
         )
-        return self._receivers.take_human_label(human_label)
+        self._life.ready()
+        return self._line.annotation_writer.take(human_label)
 
     def end_session(self, session_id: str) -> bool:
         """End a conversation. Session metrics score it when its ended turns have arrived. Thread-safe; does not block.
@@ -416,7 +412,7 @@ class OnlineScorer:
     def start_workers(self) -> None:
         """Start to score jobs of other processes from a spool, before this process has a unit."""
         if not self._life.closing.begun:
-            self._ready()
+            self._life.ready()
             self._line.engine.begin()
 
     def submit(self, item: Sample, /, *, apply_sampling: bool = False) -> str | None:
@@ -435,7 +431,7 @@ class OnlineScorer:
         """
         if self._life.closing.begun:
             return None
-        self._ready()
+        self._life.ready()
         return self._receivers.submitted.submit(item, sampled=apply_sampling)
 
     def status(self) -> Status:
@@ -443,16 +439,7 @@ class OnlineScorer:
         from spanscore.wiring.status import status_of  # imported on first use
 
         return status_of(
-            self._line,
-            units=self._receivers.units,
-            providers=[row.served(self._life.page.url) for row in self._providers.describe()],
-            closed=self._life.closing.begun,
-            neighbours=neighbours(),
-            overflowed=0 if self._receivers.models is None else self._receivers.models.overflowed,
-            received=None if self._receivers.otlp is None else self._receivers.otlp.received(),
-            replay=self._receivers.replay_state(),
-            reloads=None if self._reloader is None else self._reloader.state,
-            notes=[*self._receivers.notes(), *self._providers.notes(self._life.page.endpoint)],
+            self._line, self._receivers, self._life, None if self._reloader is None else self._reloader.state
         )
 
     def flush(self, timeout: float = 10.0) -> bool:

@@ -32,7 +32,7 @@ from spanscore.config import Units
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs
 from spanscore.metrics import Finding
 from spanscore.scorer import receivers_of
-from spanscore.service.otlp_endpoint import LOGS, ExportHandler, ExportRequest
+from spanscore.service.otlp_endpoint import LOGS, TRACES, ExportHandler, ExportRequest
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
 OPENINFERENCE = "openinference.instrumentation.langchain"
@@ -139,7 +139,10 @@ def test_over_the_wire_records_are_joined_to_their_spans_whichever_come_first(
     application.call(form())
     with a_line(metric) as (scorer, _):
         handler = received(scorer)
-        send = [lambda: handler.traces(application.spans_sent()), lambda: take_logs(handler, application.logs_sent())]
+        send = [
+            lambda: handler.answer(ExportRequest(TRACES, application.spans_sent())),
+            lambda: take_logs(handler, application.logs_sent()),
+        ]
         for each in send if first == "spans" else reversed(send):
             each()
         assert scorer.shutdown(10)
@@ -173,7 +176,7 @@ def test_in_a_file_lines_of_logs_are_joined(form: Callable[[], list[Record]], in
     application.call(form())
     requests = encode_logs(application.logs.get_finished_logs()), encode_spans(application.spans.get_finished_spans())
     (tmp_path / "spans.jsonl").write_text("".join(json.dumps(as_json(request)) + "\n" for request in requests))
-    traces = [*OtlpFiles(tmp_path / "spans.jsonl", most_bytes=None if in_memory else 1).traces()]
+    traces = [*OtlpFiles(tmp_path / "spans.jsonl", most_bytes=10**9 if in_memory else 1).traces()]
     assert all(isinstance(found, StoredTrace) for found in traces)
     (stored,) = [unit for found in traces for unit in UnitReader(ScorerSettings()).units(found)]  # type: ignore[arg-type]
     (span,) = stored.unit.spans
@@ -223,7 +226,7 @@ def test_what_aws_moved_from_a_chain_s_span_is_its_question_and_answer() -> None
     application.call(records, OPENINFERENCE, **{"openinference.span.kind": "CHAIN"})
     with a_line(metric) as (scorer, _):
         handler = received(scorer)
-        handler.traces(application.spans_sent())
+        handler.answer(ExportRequest(TRACES, application.spans_sent()))
         take_logs(handler, application.logs_sent())
         assert scorer.shutdown(10)
 
@@ -242,7 +245,7 @@ def test_content_on_the_spans_is_left_as_it_is() -> None:
     with a_line(metric) as (scorer, _):
         handler = received(scorer)
         take_logs(handler, application.logs_sent())
-        handler.traces(application.spans_sent())
+        handler.answer(ExportRequest(TRACES, application.spans_sent()))
         assert scorer.shutdown(10)
 
     assert metric.seen == [("Here?", "Here.")]
@@ -255,7 +258,7 @@ def test_a_unit_whose_records_had_not_come_says_so_and_they_are_counted() -> Non
     with a_line(metric) as (scorer, _):
         handler = received(scorer, Units(idle_timeout=0.05))
         take_logs(handler, other.logs_sent())  # of a span that never comes
-        handler.traces(application.spans_sent())
+        handler.answer(ExportRequest(TRACES, application.spans_sent()))
         assert scorer.flush(10)
         take_logs(handler, application.logs_sent())
         status = scorer.status()
@@ -343,7 +346,7 @@ def test_a_record_in_no_known_form_harms_nobody(name: str, body: Any) -> None:
     with a_line(Asked()) as (scorer, _):
         handler = received(scorer)
         take_logs(handler, application.logs_sent())
-        handler.traces(application.spans_sent())
+        handler.answer(ExportRequest(TRACES, application.spans_sent()))
         assert scorer.shutdown(10)
 
         assert sum(scorer.status().outcomes["asked"].values()) == 1

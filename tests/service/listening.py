@@ -16,8 +16,8 @@ from spanscore.capture.otlp.requests import EndpointCounts
 from spanscore.config.serving import ServeSettings
 from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan
 from spanscore.core.threads import start_daemon
-from spanscore.service.listeners import Listeners
 from spanscore.service.otlp_endpoint import ExportHandler
+from spanscore.service.run import Listeners
 
 ANYWHERE = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
 PROTOBUF = {"content-type": "application/x-protobuf"}

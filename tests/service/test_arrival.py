@@ -12,8 +12,7 @@ from tests.live import a_trace
 
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
-from spanscore.service.listeners import Listeners
-from spanscore.service.run import handler_of
+from spanscore.service.run import Listeners, handler_of
 
 FORWARD = {"endpoint": "http://127.0.0.1:9"}
 TOKEN = str(Path(__file__).parents[1] / "data" / "judge_key.txt")

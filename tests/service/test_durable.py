@@ -13,6 +13,7 @@ from spanscore.config import Spool
 from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
 from spanscore.scorer import pipeline_of
+from spanscore.service.otlp_endpoint import TRACES, ExportRequest
 from spanscore.service.run import handler_of
 
 
@@ -43,14 +44,14 @@ def rows(path):
 
 def test_what_closes_with_a_request_is_on_the_disk_when_it_is_answered(path):
     with a_handler(path, quiet=0) as (handler, _):
-        answered = [(handler.traces(a_body()).status, rows(path)) for _ in range(3)]
+        answered = [(handler.answer(ExportRequest(TRACES, a_body())).status, rows(path)) for _ in range(3)]
 
     assert answered == [(200, 1), (200, 2), (200, 3)]
 
 
 def test_what_no_metric_takes_is_answered_all_the_same(path):
     with a_handler(path, quiet=0, sample_rate=0.0) as (handler, _):
-        answered = handler.traces(a_body()).status
+        answered = handler.answer(ExportRequest(TRACES, a_body())).status
 
     assert (answered, rows(path)) == (200, 0)
 
@@ -58,7 +59,7 @@ def test_what_no_metric_takes_is_answered_all_the_same(path):
 def test_a_unit_that_finds_no_room_on_the_disk_has_ended_and_is_answered(path):
     with a_handler(path, quiet=0) as (handler, scorer):
         pipeline_of(scorer).queue.spool.close(5)
-        answered = handler.traces(a_body()).status
+        answered = handler.answer(ExportRequest(TRACES, a_body())).status
         outcomes = scorer.flush(10) and scorer.status().outcomes
 
     assert (answered, outcomes) == (200, {"grounded": {"queue_full": 1}})
@@ -67,4 +68,4 @@ def test_a_unit_that_finds_no_room_on_the_disk_has_ended_and_is_answered(path):
 def test_an_answer_waits_for_nobody_where_units_stay_open(path):
     with a_handler(path, quiet=2.0) as (handler, _):
         assert not handler.may_block
-        assert handler.traces(a_body()).status == 200
+        assert handler.answer(ExportRequest(TRACES, a_body())).status == 200

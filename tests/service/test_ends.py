@@ -18,6 +18,7 @@ from spanscore import OnlineScorer, semconv
 from spanscore.capture.otlp import spans as otlp_spans
 from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
+from spanscore.service.otlp_endpoint import TRACES, ExportRequest
 from spanscore.service.run import handler_of
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
@@ -41,7 +42,7 @@ def test_units_that_are_not_read_when_a_drain_ends_are_shut_down(
     scorer = OnlineScorer([Grounded()], sample_rate=rate, tracer_provider=a_trace().provider)
     handler, _ = handler_of(scorer, ServeSettings(), Units(idle_timeout=quiet))
     bodies = [encode_spans([a_run()]).SerializeToString() for _ in range(UNITS)]
-    assert {handler.traces(body).status for body in bodies} == {200}
+    assert {handler.answer(ExportRequest(TRACES, body)).status for body in bodies} == {200}
 
     whole = scorer.shutdown(0.3)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore.service.auth import BearerToken
+from spanscore.service.plan import BearerToken
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spanscore.monitoring import openmetrics
-from spanscore.service.lifetime import starting
+from spanscore.service.lifetime import start_scorer
 
 
 def test_a_service_is_not_ready_from_the_first_request_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +29,6 @@ def test_a_service_is_not_ready_from_the_first_request_on(tmp_path: Path, monkey
     file = tmp_path / "spanscore.yaml"
     file.write_text("{judge: {model: lexical}, metrics: [faithfulness], serve_metrics: {port: 0}}")
 
-    starting(file).shutdown(0)
+    start_scorer(file).shutdown(0)
 
     assert [(code, b"starting" in text) for code, text in answers] == [(503, True)]

@@ -10,7 +10,7 @@ import pytest
 
 from spanscore.service import requests as limits
 from spanscore.service import zlib_ng
-from spanscore.service.requests import NotCompressedError, TooLargeError, gunzipped
+from spanscore.service.requests import NotCompressedError, TooLargeError, gunzip
 
 compress = partial(gzip.compress, mtime=0)  # the same in every process that collects the tests
 LONG = bytes(range(256)) * 1_000
@@ -33,7 +33,7 @@ def inflated_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_a_body_of_one_member_or_more_inflates_to_what_it_was(body: bytes, whole: bytes) -> None:
-    assert gunzipped(body, len(whole)) == whole
+    assert gunzip(body, len(whole)) == whole
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_body_of_one_member_or_more_inflates_to_what_it_was(body: bytes, whole
 )
 def test_a_body_that_is_a_byte_too_long_is_refused(body: bytes) -> None:
     with pytest.raises(TooLargeError):
-        gunzipped(body, len(LONG) - 1)
+        gunzip(body, len(LONG) - 1)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_body_that_is_a_byte_too_long_is_refused(body: bytes) -> None:
 )
 def test_a_body_that_is_cut_short_or_lies_is_refused(body: bytes) -> None:
     with pytest.raises(NotCompressedError):
-        gunzipped(body, len(LONG))
+        gunzip(body, len(LONG))
 
 
 def test_a_body_that_inflates_to_far_more_than_is_taken_never_is_in_memory() -> None:
@@ -59,7 +59,7 @@ def test_a_body_that_inflates_to_far_more_than_is_taken_never_is_in_memory() -> 
 
     tracemalloc.start()
     with pytest.raises(TooLargeError):
-        gunzipped(bomb, 100_000)
+        gunzip(bomb, 100_000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 

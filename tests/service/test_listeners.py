@@ -24,9 +24,9 @@ from tests.service.listening import JSON, PROTOBUF, RecordingReceiver, Running, 
 
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
-from spanscore.service.otlp_endpoint import GZIP, SMALL, TRACES, ExportHandler, ExportRequest, answered
+from spanscore.service.otlp_endpoint import GZIP, SMALL, TRACES, ExportHandler, ExportRequest, answer_request
 from spanscore.service.plan import stop_s_of
-from spanscore.service.requests import ExportResponse, NotCompressedError, accepted, gunzipped
+from spanscore.service.requests import ExportResponse, NotCompressedError, accepted, gunzip
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -180,10 +180,10 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         inside.discard(get_ident())
         return b""
 
-    monkeypatch.setattr("spanscore.service.otlp_endpoint.gunzipped", slow)
+    monkeypatch.setattr("spanscore.service.otlp_endpoint.gunzip", slow)
     handler = ExportHandler(RecordingReceiver(), max_inflated_bytes=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(handler.traces, bytes(100_000), encoding="gzip") for _ in range(8)]
+        answers = [pool.submit(handler.answer, ExportRequest(TRACES, bytes(100_000), encoding=GZIP)) for _ in range(8)]
         poll(lambda: len(most) >= 2, deadline_s=25, what="two bodies that are being inflated", every_s=0.02)
         go.set()
         assert {answer.result(30).status for answer in answers} == {200}
@@ -215,7 +215,7 @@ async def test_what_takes_long_is_read_on_a_thread(size: int, is_json: bool, enc
         Watched(RecordingReceiver(), max_inflated_bytes=1),
         ExportRequest(TRACES, bytes(size), is_json, encoding),
     )  # type: ignore[arg-type]
-    await answered(request, handler, DaemonPool(1, "handler"))
+    await answer_request(request, handler, DaemonPool(1, "handler"))
 
     assert (read_on == [get_ident()]) is on_loop
 
@@ -224,9 +224,9 @@ def test_a_body_of_countless_empty_parts_is_refused_before_they_are_read() -> No
     """Each part costs a copy of the rest: 16 MB of them would take minutes of CPU."""
     parts = {number: gzip.compress(b"", mtime=0) * number for number in (2, 17)}
 
-    assert gunzipped(parts[2] + gzip.compress(b"x"), 10) == b"x"
+    assert gunzip(parts[2] + gzip.compress(b"x"), 10) == b"x"
     with pytest.raises(NotCompressedError, match="16 gzip members"):
-        gunzipped(parts[17], 10)
+        gunzip(parts[17], 10)
 
 
 def test_a_body_without_a_length_is_counted_while_it_comes() -> None:

@@ -18,7 +18,7 @@ from tests.service.process import a_run
 
 from spanscore.config.serving import TlsSettings
 from spanscore.errors import ConfigurationError
-from spanscore.service.auth import certificate
+from spanscore.service.plan import certificate
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="there is no openssl, which makes the certificate")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore import ConfigurationError
-from spanscore.stored.trace_stores import StoreUnavailable, listed
+from spanscore.stored.trace_stores import StoreUnavailable, list_trace_ids
 from spanscore.stored.traces import Unread
 
 A_DAY_S = 86_400.0
@@ -34,7 +34,7 @@ class Listing:
 
 @given(TIMES)
 def test_each_trace_is_listed_once_in_the_order_of_time(times: list[int]) -> None:
-    found = list(listed(0, A_DAY_S, Listing(times), limit=10))
+    found = list(list_trace_ids(0, A_DAY_S, Listing(times), limit=10))
 
     assert sorted(found, key=str) == sorted((str(one).encode() for one in times), key=str)
 
@@ -42,26 +42,26 @@ def test_each_trace_is_listed_once_in_the_order_of_time(times: list[int]) -> Non
 def test_a_quiet_week_takes_few_questions() -> None:
     store = Listing([])
 
-    assert list(listed(0, 7 * A_DAY_S, store, limit=10)) == []
+    assert list(list_trace_ids(0, 7 * A_DAY_S, store, limit=10)) == []
     assert store.asked < 12
 
 
 def test_a_second_with_more_than_it_lists_is_asked_about_with_a_higher_limit() -> None:
-    found = list(listed(0, 10.0, Listing([5 + n / 1_000 for n in range(500)]), limit=10))
+    found = list(list_trace_ids(0, 10.0, Listing([5 + n / 1_000 for n in range(500)]), limit=10))
 
     assert len(set(found)) == 500
     assert not any(isinstance(one, Unread) for one in found)
 
 
 def test_more_than_it_lists_within_the_shortest_stretch_is_reported() -> None:
-    found = list(listed(0, 10.0, Listing([5 + n / 1_000 for n in range(1_000)]), limit=10))
+    found = list(list_trace_ids(0, 10.0, Listing([5 + n / 1_000 for n in range(1_000)]), limit=10))
 
     assert _unread(found) == ["640 are listed at most"]
     assert len(found) == 641
 
 
 def test_a_store_that_refuses_a_higher_limit_is_asked_about_the_next_stretch() -> None:
-    found = list(listed(0, 10.0, Listing([*(5 + n / 1_000 for n in range(500)), 8.0], refuses=40), limit=10))
+    found = list(list_trace_ids(0, 10.0, Listing([*(5 + n / 1_000 for n in range(500)), 8.0], refuses=40), limit=10))
 
     assert _unread(found) == ["http://tempo:3200: limit 160 exceeds the maximum"]
     assert b"8.0" in found
@@ -69,7 +69,7 @@ def test_a_store_that_refuses_a_higher_limit_is_asked_about_the_next_stretch() -
 
 
 def test_a_stretch_without_an_answer_is_named_and_the_others_go_on() -> None:
-    found = list(listed(0, 3 * 3_600.0, Listing([100, 4_000, 10_000], failing=[2]), limit=4))
+    found = list(list_trace_ids(0, 3 * 3_600.0, Listing([100, 4_000, 10_000], failing=[2]), limit=4))
 
     assert [one for one in found if not isinstance(one, Unread)] == [b"100", b"10000"]
     (unread,) = (one for one in found if isinstance(one, Unread))
@@ -78,7 +78,7 @@ def test_a_stretch_without_an_answer_is_named_and_the_others_go_on() -> None:
 
 def test_where_nobody_answers_at_all_that_is_raised() -> None:
     with pytest.raises(ConfigurationError, match="no store answers a search there: it answers 500"):
-        list(listed(0, A_DAY_S, Listing([], failing=[1]), limit=10))
+        list(list_trace_ids(0, A_DAY_S, Listing([], failing=[1]), limit=10))
 
 
 def _unread(found: Sequence[bytes | Unread]) -> list[str]:

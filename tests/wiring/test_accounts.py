@@ -96,9 +96,9 @@ def gated(**limits: float) -> Judge:
 def test_a_line_has_the_part_of_its_limits_that_it_is_given_and_says_so() -> None:
     limits = {"max_concurrency": 8, "requests_per_minute": 600.0}
     with a_line(critic(gated(**limits), "a"), budget=[Budget(calls=1_000, per="30d")]) as (scorer, _):
-        pipeline_of(scorer).share_of_limits(0.25)
+        pipeline_of(scorer).accounts.share(0.25)
         fourth = scorer.status()
-        pipeline_of(scorer).share_of_limits(0)
+        pipeline_of(scorer).accounts.share(0)
         none = scorer.status()
 
     assert (fourth.accounts[0].ceiling, fourth.accounts[0].share) == (2, 0.25)

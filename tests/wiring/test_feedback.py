@@ -273,6 +273,16 @@ def test_a_redactor_that_raises_lets_nothing_personal_leave() -> None:
         assert "Ann" not in trace.text()
 
 
+def test_a_redactor_keeps_a_comment_that_is_the_word_for_an_unnamed_annotator() -> None:
+    with a_line(capture=Capture(content=True), redactor=lambda text: text) as (scorer, trace):
+        scorer.feedback(IDS.trace_id, 1, span_id=IDS.span_id, comment="HUMAN", key="HUMAN")
+        assert scorer.flush(10)
+
+        (span,) = trace.named("evaluation user_feedback")
+        assert span.attributes[semconv.EVALUATION_EXPLANATION] == "HUMAN"
+        assert span.attributes[semconv.FEEDBACK_KEY] == "HUMAN"
+
+
 def test_labels_touch_no_count_of_the_metrics() -> None:
     with a_line() as (scorer, _):
         ids = answered(scorer)

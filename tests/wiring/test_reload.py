@@ -27,7 +27,7 @@ from spanscore.config import Sampling, Units
 from spanscore.core.threads import start_daemon
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.scorer import pipeline_of, receivers_of
-from spanscore.service.lifetime import counted
+from spanscore.service.lifetime import describe_outcomes
 
 CONSTANT, GATED, CONVERSATION = (
     f"tests.wiring.constant_metrics:{name}" for name in ("Constant", "Gated", "Conversation")
@@ -115,7 +115,7 @@ def test_a_metric_that_is_removed_before_its_first_unit_is_in_no_count(file: Pat
         run(scorer)
 
         assert identity_holds(scorer)
-        assert [*counted(scorer.status())] == ["added: eligible 1: scored 1"]
+        assert [*describe_outcomes(scorer.status())] == ["added: eligible 1: scored 1"]
 
 
 def test_a_rule_of_the_new_file_reads_metadata_that_no_rule_read_before(file: Path) -> None:

@@ -55,9 +55,8 @@ from spanscore.wiring.metrics import (
     checked_inner_metrics,
     checked_session_metrics,
 )
-from spanscore.wiring.outputs import check_conditions, exports_content
+from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
-from spanscore.wiring.sinks import WEBHOOK_WHEN
 
 Line: TypeAlias = str | Callable[[Sequence[CostPlan]], str]
 """A line of ``check``, or a function that returns it from the known costs of a score of each metric."""

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Final
 
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.otlp.streams import StreamClock
-from spanscore.config.durable import KafkaSettings, confluent_config
+from spanscore.config.durable import KafkaSettings
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, content_in_logs
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import PREFETCH, KafkaMessage, trouble_of
+from spanscore.service.confluent_kafka_member import KafkaMessage, consumer_config, trouble_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -67,7 +67,6 @@ class LogsTopic:
         at_end: called with a span partition after its last message was passed on.
 
     Attributes:
-        name: name of the topic.
         wrong: reason why log partitions are not read; empty if they are read.
         waiting: span partition → messages that wait for records; None in the list marks the end of the partition.
     """
@@ -123,9 +122,7 @@ class LogsTopic:
     def yield_ready(self, messages: Iterator[KafkaMessage], pressure: str) -> Iterator[KafkaMessage]:
         """Yield the messages of span partitions whose records have been read; other messages wait, in the order of offsets.
 
-        Args:
-            messages: fetched messages of span partitions.
-            pressure: reason why span partitions are not read, so that waiting messages keep waiting; empty = they are read.
+        While there is ``pressure``, a reason why span partitions are not read, waiting messages keep waiting.
         """
         if self.name is None:
             yield from messages
@@ -157,11 +154,7 @@ class LogsTopic:
                 self._ended.discard(partition)
 
     def request_records(self, pressure: str) -> Set[int]:
-        """Set the timestamp up to which records are needed; return the span partitions with a clock that must stop.
-
-        Args:
-            pressure: reason why span partitions are not read; empty = they are read.
-        """
+        """Set the timestamp up to which records are needed; return the span partitions with a clock that must stop."""
         if self.name is None:
             return _NO_PARTITIONS
         behind = [
@@ -221,17 +214,8 @@ class LogsTopic:
     def _run(self) -> None:
         from confluent_kafka import Consumer, KafkaException
 
-        consumer = Consumer(
-            {
-                **confluent_config(self._kafka),
-                "group.id": self._kafka.group,  # the client requires a name; the group is never joined
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                **PREFETCH,
-                "error_cb": self._record_error,
-            }
-        )
+        # The client requires the name of a group, which is never joined.
+        consumer = Consumer({**consumer_config(self._kafka), "error_cb": self._record_error})
         while not self._over.is_set():
             try:
                 self._poll_once(consumer)

@@ -66,6 +66,18 @@ class KafkaMessage(NamedTuple):
     value: bytes | None
 
 
+def consumer_config(kafka: KafkaSettings) -> dict[str, Any]:
+    """Return the client's configuration of a consumer that commits only on request and reports the end of each partition."""
+    return {
+        **confluent_config(kafka),
+        "group.id": kafka.group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        **PREFETCH,
+    }
+
+
 class GroupMember:
     """One consumer of a group. Owned by the polling thread from the first poll on.
 
@@ -85,12 +97,7 @@ class GroupMember:
         self._kafka = kafka
         self._source = source
         self._config: dict[str, Any] = {
-            **confluent_config(kafka),
-            "group.id": kafka.group,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            **PREFETCH,
+            **consumer_config(kafka),
             "topic.metadata.refresh.interval.ms": 10_000,  # the longest time until a new or grown topic is found
             "error_cb": self._on_error,
             "on_commit": self._on_commit,
@@ -176,10 +183,8 @@ class GroupMember:
     def high(self, partition: int, *, cached: bool) -> int | None:
         """Return the offset after a partition's last message; None = unknown.
 
-        Args:
-            partition: the partition.
-            cached: whether the offset in the last answer with messages is used, which is current while messages arrive.
-                Otherwise a broker is asked, which blocks.
+        A ``cached`` offset is that in the last answer with messages, which is current while messages arrive. Otherwise a broker
+        is asked, which blocks.
         """
         ends = self._ends(partition, cached=cached)
         return ends[1] if ends is not None and ends[1] >= 0 else None

@@ -18,7 +18,6 @@ import grpc
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.service.auth import BearerToken, certificate
 from spanscore.service.otlp_endpoint import (
     GZIP,
     LOGS,
@@ -26,9 +25,9 @@ from spanscore.service.otlp_endpoint import (
     TRACES,
     ExportHandler,
     ExportRequest,
-    answered,
+    answer_request,
 )
-from spanscore.service.plan import stop_s_of
+from spanscore.service.plan import BearerToken, certificate, stop_s_of
 from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
 
 CALLS: Final = 4_096
@@ -134,7 +133,7 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         else:
             # 0x1f, field 3 with a wire type that does not exist, cannot start an OTLP request.
             encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
-            answer = await answered(ExportRequest(path, body, False, encoding, headers), handler, self.pool)
+            answer = await answer_request(ExportRequest(path, body, False, encoding, headers), handler, self.pool)
         if answer.grpc:
             trailing = ((_DETAILS, answer.details),) if answer.details else ()
             await context.abort(_CODES[answer.grpc], answer.message, trailing)

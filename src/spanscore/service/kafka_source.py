@@ -121,13 +121,12 @@ class KafkaSource:
     def start(self, wait_s: float) -> None:
         """Start to read. Blocks until the group answers, or for 5 s; without an answer, ``unready`` returns the reason.
 
-        Args:
-            wait_s: longest wait for a broker before these 5 s, in s.
+        Before these 5 s it waits for a broker, ``wait_s`` at most.
 
         Raises:
             SourceUnavailable: no broker answers in that time, access is refused, or no thread can be started.
         """
-        self._line.share_of_limits(0.0)
+        self._line.accounts.share(0.0)
         self._member.join(wait_s)
         self._logs.start()
         self._thread = start_daemon(self._run, "spanscore-kafka")
@@ -261,7 +260,8 @@ class KafkaSource:
             return  # another worker has the partition by now
         expected = self._next[partition]
         if expected is not None and offset < expected:
-            if not self._is_cut(partition, expected):
+            end = self._member.high(partition, cached=True)
+            if end is None or end >= expected:
                 return  # it was read before
             self._begin_again(partition, expected, offset)
         elif expected is not None and offset > expected:
@@ -320,13 +320,11 @@ class KafkaSource:
                 lags[partition] = max(0, end - done)
         return lags
 
-    def _is_cut(self, partition: int, expected: int) -> bool:
-        """Return whether the broker's log ends before the next offset: the topic was restored or created again."""
-        end = self._member.high(partition, cached=True)
-        return end is not None and end < expected
-
     def _begin_again(self, partition: int, expected: int, offset: int) -> None:
-        """Read a partition from the broker's oldest message, because offsets of the earlier log are not valid any more."""
+        """Read a partition from the broker's oldest message, because its log ends before the next offset.
+
+        The topic was restored or created again, so offsets of the earlier log are not valid any more.
+        """
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)
@@ -424,7 +422,7 @@ class KafkaSource:
         self._group_answered.set()
 
     def _share(self) -> None:
-        self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
+        self._line.accounts.share(len(self._next) / max(self._member.all, len(self._next), 1))
         is_cut = self._line.of_sessions and not self._is_keyed and self._line.settings.sessions.replicas != "any"
         if is_cut and isinstance(self._topic, Topic):
             is_shared = len(self._next) < self._member.all

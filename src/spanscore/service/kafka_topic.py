@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, Self
@@ -61,12 +62,9 @@ class PartitionOffsets:
             return None
 
     def read(self, offset: int, traces: Collection[bytes], log_ns: int) -> None:
-        """Record a message; offsets increase, and may have gaps.
+        """Record a message with spans of these traces, written at ``log_ns``; offsets increase, and may have gaps.
 
-        Args:
-            offset: offset of the message.
-            traces: traces with spans in it; empty = it is settled together with the messages before it.
-            log_ns: time at which it was written.
+        A message without traces is settled together with the messages before it.
         """
         self._open.append((offset, traces, log_ns))
         self.position = offset + 1
@@ -74,10 +72,8 @@ class PartitionOffsets:
     def advance(self, is_open: Callable[[bytes], bool]) -> int | None:
         """Drop settled messages at the front, and return the offset that may be committed; None = no message was read.
 
-        Each message is dropped once, and only the first remaining one is checked again: O(1) per read message.
-
-        Args:
-            is_open: returns whether spans or scores of a trace are pending.
+        ``is_open`` returns whether spans or scores of a trace are pending. Each message is dropped once, and only the first
+        remaining one is checked again: O(1) per read message.
         """
         waiting = self._open
         while waiting and not any(map(is_open, waiting[0][1])):
@@ -192,29 +188,30 @@ def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -
     return None
 
 
+@dataclass(eq=False, repr=False)
 class Topic:
     """The messages of a topic that one worker reads. For the reader's thread, unless a method names another thread.
 
-    Args:
+    Attributes:
         line: pipeline of the scorer.
         spans: receiver of the scorer.
         most_bytes: longest accepted message, in bytes; larger messages are skipped.
         max_open_age_s: age of the oldest unit, in s, at which reading pauses.
         by_conversation: whether all turns of a conversation are in one partition; otherwise a turn may be in any partition.
-
-    Attributes:
         offsets: partition → its offsets, owned by the span thread except for ``oldest_ns``.
         dropped: number of traces that were open at the revocation of their partition; the next worker reads them again.
     """
 
-    def __init__(
-        self, line: Pipeline, spans: OtlpSpans, *, most_bytes: int, max_open_age_s: float, by_conversation: bool = False
-    ) -> None:
-        self._line = line
-        self._spans = spans
-        self._outlives = line.queue.is_durable if isinstance(line.queue, DurableQueue) else lambda key: False
-        self._most_bytes = most_bytes
-        self._max_age_ns = int(max_open_age_s * 1e9)
+    line: Pipeline
+    spans: OtlpSpans
+    _: KW_ONLY
+    most_bytes: int
+    max_open_age_s: float
+    by_conversation: bool = False
+
+    def __post_init__(self) -> None:
+        queue, streams = self.line.queue, self.spans.streams
+        self._outlives = queue.is_durable if isinstance(queue, DurableQueue) else lambda key: False
         self._full = False
         self._read: list[StreamPosition] = []  # messages of one partition, to be handed over
         self.offsets: dict[int, PartitionOffsets] = {}
@@ -223,50 +220,44 @@ class Topic:
         self._left: dict[int, PartitionEnd] = {}
         self._flushed: Future[bool] = Future()
         self.dropped = 0
-        self._by_conversation = by_conversation
         self._taken_over: dict[int, int] = {}  # partition without a read message → its start; owned by the span thread
-        spans.streams.free_places, spans.streams.on_shutdown = self._free_places, self._ending
-        if by_conversation:
-            line.sessions.stream_of = spans.streams.of
+        streams.free_places, streams.on_shutdown = self._free_places, self._ending
+        if self.by_conversation:
+            self.line.sessions.stream_of = streams.of
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
-        """Start to read a partition.
-
-        Args:
-            partition: number of the partition.
-            is_taken_over: whether other workers may have read the partition before.
-        """
+        """Start to read a partition; ``is_taken_over``: other workers may have read the partition before."""
         self.hand_over()
-        self._spans.begin_stream(partition, self._max_age_ns)
+        self.spans.begin_stream(partition, int(self.max_open_age_s * 1e9))
         self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
         """Accept a message of a partition. A message that cannot be parsed is counted, and raises no error.
 
         Args:
-            partition: number of the partition.
+            partition: partition of the message.
             offset: offset of the message.
             log_ns: time of the message by its broker; None = unknown.
             value: body; None if the message has no body, or another worker has settled it.
         """
         at_ns = steady_ns() if log_ns is None else log_ns
-        taken = read_message(self._spans.counts, value, self._most_bytes)
+        taken = read_message(self.spans.counts, value, self.most_bytes)
         if taken is None:
             self._then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
             return
-        arrived = self._spans.read(taken)
+        arrived = self.spans.read(taken)
         if arrived is not None:
             self._gather(StreamPosition(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
 
     def share(self, why: str) -> None:
         """Note the reason for which turns of a conversation may reach other workers; empty = they do not."""
-        self._then(lambda now_ns: self._line.sessions.table.share(why, now_ns))
+        self._then(lambda now_ns: self.line.sessions.table.share(why, now_ns))
 
     def hand_over(self) -> None:
         """Hand over the accepted messages. ``take`` keeps messages without scored spans until further messages arrive."""
         read, self._read = self._read, []
         if read:
-            self._spans.hand_over(read)
+            self.spans.hand_over(read)
 
     def _gather(self, read: StreamPosition) -> None:
         if self._read and self._read[0].stream != read.stream:
@@ -278,25 +269,25 @@ class Topic:
 
     def _then(self, work: Callable[[int], None]) -> None:
         self.hand_over()
-        self._spans.then(work)
+        self.spans.then(work)
 
     def set_clock(self, partition: int, what: Literal["reach_end", "stop", "go"]) -> None:
         """Record that a partition was read to its end (``reach_end``), or stop or restart the clock of its units."""
 
         def tell(now_ns: int) -> None:
-            if (stream := self._spans.streams.get(partition)) is not None:
+            if (stream := self.spans.streams.get(partition)) is not None:
                 getattr(stream.clock, what)(now_ns)
 
         self._then(tell)
 
     def pressure(self) -> str:
         """Return the reason why reading must pause; empty if it may continue."""
-        full = self._spans.overloaded()
+        full = self.spans.overloaded()
         if full is not None:
             return full
-        queue = self._line.queue
+        queue = self.line.queue
         least = queue.capacity // _ROOM if self._full else 1
-        self._full = queue.capacity - len(queue) < least or not self._line.account_quotas.room()
+        self._full = queue.capacity - len(queue) < least or not self.line.account_quotas.room()
         return "queue" if self._full else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
@@ -305,7 +296,7 @@ class Topic:
         The result is empty if no offset has changed, or if scores could not be exported, so that no commit is due.
         """
         answer: Future[Mapping[int, int]] = Future()
-        self._line.event_queue.post(lambda: self._report_settled(answer))
+        self.line.event_queue.post(lambda: self._report_settled(answer))
         return answer
 
     def not_committed(self, settled: Mapping[int, int]) -> None:
@@ -314,14 +305,14 @@ class Topic:
         def forget() -> None:
             self._reported = dict(self._reported.items() - settled.items())
 
-        self._line.event_queue.post(forget)
+        self.line.event_queue.post(forget)
 
     def at_work(self, partitions: Collection[int]) -> bool:
         """Return whether a unit of these partitions is being scored or exported. Blocks."""
         if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return False
         keys = list[UnitKey]()
-        self._line.span_thread.call(lambda: keys.extend(self._keys_of(partitions)), _CALL_S)
+        self.line.span_thread.call(lambda: keys.extend(self._keys_of(partitions)), _CALL_S)
         return bool(keys)
 
     def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
@@ -333,7 +324,7 @@ class Topic:
         left = dict[int, PartitionEnd]()
         if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return left
-        self._line.span_thread.call(lambda: left.update(self._leave(partitions)), _CALL_S)
+        self.line.span_thread.call(lambda: left.update(self._leave(partitions)), _CALL_S)
         return left
 
     def left_at_end(self) -> Mapping[int, PartitionEnd]:
@@ -350,12 +341,12 @@ class Topic:
     def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
         if partition in self._taken_over:  # other workers read earlier messages
             since_ns = min(log_ns, self._taken_over.pop(partition))
-            self._line.sessions.table.take_over(partition if self._by_conversation else None, since_ns)
+            self.line.sessions.table.take_over(partition if self.by_conversation else None, since_ns)
         if (offsets := self.offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
 
     def _free_places(self) -> int:
-        return min(self._line.account_quotas.room(), self._line.queue.capacity - len(self._line.queue))
+        return min(self.line.account_quotas.room(), self.line.queue.capacity - len(self.line.queue))
 
     def _report_settled(self, answer: Future[Mapping[int, int]]) -> None:
         at_work, settled = self._traces_at_work(), dict[int, int]()
@@ -372,7 +363,7 @@ class Topic:
             self._reported = {**self._reported, **settled} if is_exported else self._reported
             answer.set_result(settled if is_exported else {})
 
-        self._line.providers.start_flush_of_spans().add_done_callback(answer_after)
+        self.line.providers.start_flush_of_spans().add_done_callback(answer_after)
 
     def _leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
         if self._open_at_end is not None:  # open traces were dropped, and would look settled
@@ -383,13 +374,13 @@ class Topic:
             for partition in partitions
             if partition in self.offsets
         }
-        self._line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.DELEGATED)
+        self.line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.DELEGATED)
         for partition in partitions:
-            self.dropped += self._spans.streams.end(partition)
+            self.dropped += self.spans.streams.end(partition)
             self.offsets.pop(partition, None)
             self._taken_over.pop(partition, None)
-            if self._by_conversation:
-                self._line.sessions.table.leave(partition)
+            if self.by_conversation:
+                self.line.sessions.table.leave(partition)
         self._reported = {
             partition: offset for partition, offset in self._reported.items() if partition in self.offsets
         }
@@ -404,31 +395,31 @@ class Topic:
                 for partition, offsets in self.offsets.items()
             }
             for partition in self.offsets:
-                self.dropped += self._spans.streams.end(partition)
+                self.dropped += self.spans.streams.end(partition)
         at_work = self._traces_at_work()
         for partition, offsets in self.offsets.items():
             self._left[partition] = PartitionEnd.of(
                 offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__
             )
         if waited:
-            self._line.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
-            self._flushed = self._line.providers.start_flush_of_spans()
+            self.line.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
+            self._flushed = self.line.providers.start_flush_of_spans()
 
     def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:
         """Return a predicate for a trace: whether spans or scores of it are pending."""
-        stream = self._spans.streams.get(partition)
+        stream = self.spans.streams.get(partition)
         if stream is None:
             return at_work.__contains__
         holds = stream.holds
         return lambda trace: trace in at_work or holds(trace)
 
     def _traces_at_work(self) -> set[bytes]:
-        return {key.trace_id.to_bytes(16) for key in self._line.units.waited_for(self._outlives)}
+        return {key.trace_id.to_bytes(16) for key in self.line.units.waited_for(self._outlives)}
 
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
         read = [self.offsets[partition] for partition in partitions if partition in self.offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
-        keys = [key for key in self._line.units.hold.in_flight if key.trace_id.to_bytes(16) in traces]
+        keys = [key for key in self.line.units.hold.in_flight if key.trace_id.to_bytes(16) in traces]
         return [key for key in keys if not self._outlives(key)]  # other units survive the loss of the partition
 
 

@@ -47,8 +47,6 @@ class LabelPage:
 
     Attributes:
         url: address of the page with its token.
-        session: the labels.
-        render: makes the page.
         token: random text that each request must have.
         origin: origin of the page.
     """
@@ -76,10 +74,6 @@ class LabelPage:
     def stop(self) -> None:
         """End ``serve``. Blocks until it has ended."""
         self._server.shutdown()
-
-    def is_allowed(self, token: str) -> bool:
-        """Return whether a request has the token."""
-        return compare_digest(token.encode(), self.token.encode())
 
 
 class _LabelServer(QuietServer):
@@ -175,7 +169,7 @@ class _Handler(QuietHandler):
             raise _BadRequest(HTTPStatus.FORBIDDEN, "the request is for another host")
 
     def _check_token(self, token: str) -> None:
-        if not self.server.page.is_allowed(token):
+        if not compare_digest(token.encode(), self.server.page.token.encode()):
             raise _BadRequest(
                 HTTPStatus.FORBIDDEN, "the token is missing or wrong: use the address that the command prints"
             )

@@ -66,15 +66,9 @@ class Signals:
         return self._asked.is_set()
 
     async def first(self, drain_s: float, say: Say, *, nothing: str) -> float:
-        """Wait for the first signal, and print a line about it.
+        """Wait for the first signal, print a line about it, and return the end of the drain, on the steady clock.
 
-        Args:
-            drain_s: length of the drain, in s.
-            say: prints a line.
-            nothing: clause on the stopped work: ``"nothing more is accepted"``.
-
-        Returns:
-            End of the drain, on the steady clock.
+        ``nothing`` is a clause on the stopped work: ``"nothing more is accepted"``.
         """
         await self._asked.wait()
         until = monotonic() + drain_s
@@ -89,14 +83,11 @@ class Signals:
         return until
 
 
-def starting(config: Path, **overrides: Any) -> OnlineScorer:
+def start_scorer(config: Path, **overrides: Any) -> OnlineScorer:
     """Return the scorer of a configuration file. ``/readyz`` answers 503 from its first request until ``open_pages``.
 
-    A SIGHUP waits until ``Signals.reload_on_hangup``. Call on the main thread.
-
-    Args:
-        config: configuration file. The section ``remote_scoring`` is ignored, because this process scores the units.
-        overrides: arguments of the scorer that replace those of the file.
+    The file's ``remote_scoring`` is ignored, because this process scores the units. A SIGHUP waits until
+    ``Signals.reload_on_hangup``. Call on the main thread.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, HANGUP)  # otherwise it would end the process
     return OnlineScorer._from_config(config, {**overrides, "remote_scoring": None}, unready="starting")
@@ -105,13 +96,9 @@ def starting(config: Path, **overrides: Any) -> OnlineScorer:
 def open_pages(
     scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], status_lines: Sequence[str] = ()
 ) -> None:
-    """Serve ``/status`` and ``/explain`` in addition to the metrics, without content.
+    """Serve ``/status``, which ends with ``status_lines``, and ``/explain`` in addition to the metrics, without content.
 
-    Args:
-        scorer: the shown scorer.
-        signals: after the first signal the service is not ready.
-        unready: returns the reason for which the service is not ready before that; empty if it is ready.
-        status_lines: returns lines of ``/status`` that follow the scorer's own lines.
+    ``unready`` returns the reason for which the service is not ready; empty if it is ready. After the first signal it is not.
     """
     page = scorer.metrics_endpoint
     if page is not None:
@@ -130,7 +117,7 @@ def describe_endpoints(scorer: OnlineScorer) -> Iterator[str]:
         yield f"metrics on {page.url}, with /status, /explain/TRACE_ID, /healthz and /readyz"
 
 
-def counted(status: Status) -> Iterator[str]:
+def describe_outcomes(status: Status) -> Iterator[str]:
     """Yield the last lines: one per metric with its outcomes, rows of the status, and the results of exports."""
     for metric, eligible in status.eligible.items():
         ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]

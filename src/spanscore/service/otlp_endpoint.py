@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from threading import BoundedSemaphore
@@ -15,7 +15,7 @@ from spanscore.capture.otlp.external_scores import LogResults, results_in_logs
 from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import DaemonPool
-from spanscore.service.auth import BearerToken
+from spanscore.service.plan import BearerToken
 from spanscore.service.requests import (
     JSON,
     LATER_S,
@@ -25,7 +25,7 @@ from spanscore.service.requests import (
     NotCompressedError,
     TooLargeError,
     accepted,
-    gunzipped,
+    gunzip,
     refusal,
 )
 
@@ -127,12 +127,6 @@ class ExportHandler:
                 "internal", HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed here", is_json=request.is_json
             )
 
-    def traces(
-        self, body: bytes, *, is_json: bool = False, encoding: str = "", headers: Mapping[str, str] = NO_HEADERS
-    ) -> ExportResponse:
-        """Return the answer to spans."""
-        return self.answer(ExportRequest(TRACES, body, is_json, encoding, headers))
-
     def refuse(
         self, reason: str, status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None
     ) -> ExportResponse:
@@ -185,9 +179,9 @@ class ExportHandler:
         if request.encoding != GZIP:
             return request.body
         if not self.may_block and len(request.body) <= SMALL:
-            return gunzipped(request.body, self.max_inflated_bytes)
+            return gunzip(request.body, self.max_inflated_bytes)
         with self._inflating:
-            return gunzipped(request.body, self.max_inflated_bytes)
+            return gunzip(request.body, self.max_inflated_bytes)
 
     def _logs(self, request: ExportRequest) -> ExportResponse:
         """Read external scores and content of spans. Other records are accepted too: SDKs send all signals to one endpoint."""
@@ -247,63 +241,57 @@ _Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
+@dataclass(eq=False, repr=False)
 class OtlpHttp:
     """OTLP over HTTP: an ASGI application that accepts protobuf and JSON, also gzipped, and answers in the request's format.
 
     It runs on an event loop; requests that would block the loop are answered on a thread.
 
-    Args:
+    Attributes:
         handler: answers the requests.
         token: token that clients must send; None = no token is needed.
         max_body_bytes: largest received body.
         pool: threads for slow requests.
     """
 
-    def __init__(
-        self, handler: ExportHandler, *, token: BearerToken | None, max_body_bytes: int, pool: DaemonPool
-    ) -> None:
-        self._handler = handler
-        self._token = token
-        self._max_body_bytes = max_body_bytes
-        self._pool = pool
-        self._reading = 0
+    handler: ExportHandler
+    _: KW_ONLY
+    token: BearerToken | None
+    max_body_bytes: int
+    pool: DaemonPool
+    _reading: int = field(default=0, init=False)
 
     async def __call__(self, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
         head = dict[bytes, bytes](scope["headers"])  # ASGI's header names are in lower case
-        is_json = _is_json(head.get(b"content-type", b""))
-        answer = self._refuse(scope, head, is_json)
-        if answer is None:
-            answer = await self._read_and_answer(str(scope["path"]), head, receive, is_json=bool(is_json))
+        kind = _is_json(head.get(b"content-type", b""))
+        is_json, wrong = bool(kind), self._wrong(scope, head, kind)
+        answer: ExportResponse | None
+        if wrong is not None:
+            answer = self.handler.refuse(*wrong, is_json=is_json)
+        elif self._reading > _BODIES * self.max_body_bytes:
+            answer = self.handler.refuse_for_now("bodies", is_json=is_json)
+        else:
+            answer = await self._read_and_answer(str(scope["path"]), head, receive, is_json=is_json)
         if answer is not None:
             await _send(send, answer)
 
-    def _refuse(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> ExportResponse | None:
-        """Return the refusal of a request by its head; None if its body must be read."""
-        wrong = self._wrong(scope, head, is_json)
-        if wrong is not None:
-            return self._handler.refuse(*wrong, is_json=bool(is_json))
-        if self._reading > _BODIES * self._max_body_bytes:
-            return self._handler.refuse_for_now("bodies", is_json=bool(is_json))
-        return None
-
     def _wrong(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> tuple[str, HTTPStatus, str] | None:
+        """Return reason, status and message of a refusal by the head of a request; None if its body must be read."""
         if scope["path"] not in _PATHS:
             return "path", HTTPStatus.NOT_FOUND, f"paths are {TRACES}, {LOGS} and {METRICS}"
         if scope["method"] != "POST":
             return "method", HTTPStatus.METHOD_NOT_ALLOWED, "use POST"
-        if self._token is not None and not self._token.is_in(head.get(b"authorization", b"").decode("latin-1")):
+        if self.token is not None and not self.token.is_in(head.get(b"authorization", b"").decode("latin-1")):
             return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is required, in the header Authorization"
         if is_json is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"content types are {PROTOBUF} and {JSON}"
         if _encoding(head.get(b"content-encoding", b"")) is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content encodings are gzip and identity"
         length = head.get(b"content-length", b"")
-        return (
-            _too_large(self._max_body_bytes) if length.isdigit() and int(length[:20]) > self._max_body_bytes else None
-        )
+        return _too_large(self.max_body_bytes) if length.isdigit() and int(length[:20]) > self.max_body_bytes else None
 
     async def _read_and_answer(
         self, path: str, head: _Head, receive: _Receive, *, is_json: bool
@@ -312,13 +300,13 @@ class OtlpHttp:
         body = await self._read(receive)
         if body is None:
             return None
-        if len(body) > self._max_body_bytes:
-            return self._handler.refuse(*_too_large(self._max_body_bytes), is_json=is_json)
+        if len(body) > self.max_body_bytes:
+            return self.handler.refuse(*_too_large(self.max_body_bytes), is_json=is_json)
         encoding = _encoding(head.get(b"content-encoding", b"")) or ""
         headers = NO_HEADERS
-        if self._handler.may_block:
+        if self.handler.may_block:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
-        return await answered(ExportRequest(path, body, is_json, encoding, headers), self._handler, self._pool)
+        return await answer_request(ExportRequest(path, body, is_json, encoding, headers), self.handler, self.pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
         """Return the body; reading stops with the part that exceeds the limit; None if the client hung up."""
@@ -327,19 +315,19 @@ class OtlpHttp:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    self._handler.count("hung_up")
+                    self.handler.count("hung_up")
                     return None
                 part = message.get("body", b"")
                 parts.append(part)
                 size += len(part)
                 self._reading += len(part)
-                if size > self._max_body_bytes or not message.get("more_body", False):
+                if size > self.max_body_bytes or not message.get("more_body", False):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             self._reading -= size
 
 
-async def answered(request: ExportRequest, handler: ExportHandler, pool: DaemonPool) -> ExportResponse:
+async def answer_request(request: ExportRequest, handler: ExportHandler, pool: DaemonPool) -> ExportResponse:
     """Return the handler's answer, made on a thread if it takes long.
 
     If all threads of a proxy wait for its backend, further requests are refused: queued ones would continue long after their

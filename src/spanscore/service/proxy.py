@@ -32,9 +32,6 @@ _OWN_HEADERS: Final = frozenset(
 class Forwarder:
     """Forwards requests to one backend. Thread-safe; blocks until the backend answers, at most ``timeout``.
 
-    Args:
-        settings: endpoint of the backend, and the names of forwarded headers.
-
     Attributes:
         sent: number of requests that the backend accepted.
         failed: number of requests that the backend rejected, or that did not reach it.
@@ -57,14 +54,9 @@ class Forwarder:
     def send(
         self, path: str, body: bytes, *, content_type: str = PROTOBUF, encoding: str = "", headers: Mapping[str, str]
     ) -> BackendAnswer:
-        """Forward a request and return the answer. Never raises.
+        """Forward a body as received, with the listed headers of its request, and return the answer. Never raises.
 
-        Args:
-            path: path of the signal: ``/v1/traces``.
-            body: body as received.
-            content_type: content type of the body.
-            encoding: compression of the body; empty = uncompressed.
-            headers: headers of the request; unlisted headers are not forwarded.
+        ``path`` is that of the signal, ``/v1/traces``. An empty ``encoding`` means that the body is uncompressed.
         """
         sent = {**self.forwarded_headers(headers), "content-type": content_type}
         answer = self._client.post(path, body, {**sent, "content-encoding": encoding} if encoding else sent)
@@ -121,12 +113,7 @@ class Proxy:
         """Hold the spans that may be scored, keep the copies for remote scoring, and forward all other spans.
 
         Applications send the copies, and the proxy never forwards them. A request without spans to hold and without copies is
-        forwarded unchanged.
-
-        Args:
-            request: the received request.
-            body: body of the request in protobuf, uncompressed.
-            parsed: the parsed body.
+        forwarded unchanged. ``body`` is the request's body in protobuf, uncompressed.
         """
         claims = self._spans.look(parsed, keep=True)
         withheld = [*claims.kept, *claims.private]  # spans to hold; copies for remote scoring

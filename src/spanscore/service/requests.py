@@ -28,7 +28,7 @@ class NotCompressedError(ValueError):
     """A body that should be gzip is not, is cut short, or has too many members."""
 
 
-def gunzipped(body: bytes, most: int) -> bytes:
+def gunzip(body: bytes, most: int) -> bytes:
     """Return an inflated body; no more than ``most`` bytes of it are ever in memory.
 
     Raises:
@@ -112,13 +112,9 @@ class ExportResponse(NamedTuple):
 
 
 def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_json: bool = False) -> ExportResponse:
-    """Return the answer to an accepted request.
+    """Return the answer to an accepted request for ``traces``, ``logs`` or ``metrics``.
 
-    Args:
-        signal: ``traces``, ``logs`` or ``metrics``; only a partial success depends on it.
-        rejected: number of its spans, records or points that were rejected.
-        why: the invalid fields of rejected items.
-        is_json: whether the request is in JSON.
+    ``rejected`` is the number of its spans, records or points that were rejected, and ``why`` names their invalid fields.
     """
     if not rejected:
         return _ALL_IN_JSON if is_json else _ALL
@@ -147,7 +143,7 @@ def refusal(status: int, message: str, *, is_json: bool = False, retry_after_s: 
     Args:
         status: HTTP status; the gRPC code follows from it.
         message: the error and the remedy, one of a fixed list, without content of the request.
-        is_json: whether the request is in JSON.
+        is_json: whether the request, and so the answer, is in JSON.
         retry_after_s: seconds after which the client may send again; None = never.
     """
     from google.rpc.error_details_pb2 import RetryInfo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
@@ -13,27 +14,27 @@ from pydantic import ValidationError
 
 from spanscore.config.messages import refuse_problems
 from spanscore.config.reading import read_settings
-from spanscore.config.serving import ServeSettings
+from spanscore.config.serving import ListenAddress, ServeSettings
 from spanscore.config.units import Units
+from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
-from spanscore.service.auth import token_of
 from spanscore.service.lifetime import (
     Say,
     Signals,
-    counted,
     describe_endpoints,
+    describe_outcomes,
     open_pages,
     spare_collections,
-    starting,
+    start_scorer,
 )
-from spanscore.service.otlp_endpoint import ExportHandler
-from spanscore.service.plan import addresses, describe_mode, problems, refuse_own_endpoint
+from spanscore.service.otlp_endpoint import ExportHandler, OtlpHttp
+from spanscore.service.plan import addresses, describe_mode, problems, refuse_own_endpoint, token_of
+from spanscore.service.requests import READ_S
 
 if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
-    from spanscore.service.listeners import Listeners
     from spanscore.service.proxy import Proxy
 
 _FOR_SCORES: Final = 0.8
@@ -46,10 +47,7 @@ _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     """Listen until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
-    Args:
-        config: configuration file.
-        overrides: key of ``serve`` → value that replaces the file's.
-        say: prints a line for the operator.
+    ``overrides`` replace keys of the file's section ``serve``.
 
     Raises:
         ConfigurationError: something is wrong, before any request is accepted; the message has the remedy.
@@ -61,7 +59,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
-    scorer = starting(config)
+    scorer = start_scorer(config)
     try:
         _serve(scorer, chosen, settings.units, say)
     finally:
@@ -92,8 +90,6 @@ def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], 
 
 
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) -> None:
-    from spanscore.service.listeners import Listeners  # its libraries are known to be installed
-
     handler, proxy = handler_of(scorer, chosen, units)
     if pipeline_of(scorer).delivery is not None:
         scorer.start_workers()  # jobs of other processes must not wait for the first request
@@ -104,7 +100,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
     scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
-    for line in counted(scorer.status()):
+    for line in describe_outcomes(scorer.status()):
         say(line)
 
 
@@ -133,3 +129,79 @@ def _override(serve: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettin
     except ValidationError as error:
         faults = (f"--{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
         raise ConfigurationError("; ".join(faults)) from None
+
+
+# --- listeners ------------------------------------------------------------------------------------------------------
+
+_THREADS: Final = 32
+"""Threads for slow bodies, and for a proxy's requests, each of which waits for the backend."""
+_BACKLOG: Final = 1_024
+
+
+class Listeners:
+    """The listeners of one export handler. The constructor binds the HTTP port, ``start`` the gRPC port.
+
+    A request must arrive within ``read_s``.
+
+    Raises:
+        ConfigurationError: the port is taken, this machine lacks the address, or token or certificate cannot be read.
+
+    Attributes:
+        loop_factory: makes the event loop on which the listeners must be started.
+        where: ``grpc`` and ``http`` → address; port 0 is replaced by the chosen port.
+    """
+
+    def __init__(self, handler: ExportHandler, serve: ServeSettings, *, read_s: float = READ_S) -> None:
+        from spanscore.service.grpc import GrpcListener  # the libraries are known to be installed
+        from spanscore.service.uvicorn_server import HttpListener, loop_factory
+
+        self._handler = handler
+        self.where = addresses(serve)
+        pool, token = DaemonPool(_THREADS, "spanscore-requests"), token_of(serve)
+        self.loop_factory: Callable[[], asyncio.AbstractEventLoop] = loop_factory()
+        self._grpc = self._http = None
+        if "http" in self.where:
+            application = OtlpHttp(handler, token=token, max_body_bytes=serve.limits.request, pool=pool)
+            self._socket = _listening(self.where["http"])
+            self._http = HttpListener(application, self._socket, serve, token=token, read_s=read_s)
+            self.where["http"] = self.where["http"]._replace(port=self._socket.getsockname()[1])
+        if "grpc" in self.where:
+            address = str(self.where["grpc"])
+            self._grpc = GrpcListener(handler, address, serve, token=token, pool=pool, read_s=read_s)
+
+    async def start(self) -> None:
+        """Start to accept requests.
+
+        Raises:
+            ConfigurationError: the gRPC address cannot be listened on.
+        """
+        if self._grpc is not None:
+            try:
+                await self._grpc.start()
+            except ConfigurationError:
+                self.close()
+                raise
+            self.where["grpc"] = self.where["grpc"]._replace(port=self._grpc.port)
+        if self._http is not None:
+            await self._http.start()
+
+    async def stop(self) -> None:
+        """Refuse new requests, answer received ones, and close every connection; takes some seconds at most."""
+        self._handler.closed = True
+        await asyncio.gather(*(listener.stop() for listener in (self._grpc, self._http) if listener is not None))
+
+    def close(self) -> None:
+        """Close the bound socket, before ``start``."""
+        if self._http is not None:
+            self._socket.close()
+
+
+def _listening(address: ListenAddress) -> socket.socket:
+    try:
+        family, *_, where = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:  # the system's message, because Python's repeats the address
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or "no such address"
+        raise ConfigurationError(
+            f"serve.http: nothing can listen on {address} ({reason}): is another process listening there? Give another port"
+        ) from None

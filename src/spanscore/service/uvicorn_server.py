@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -18,8 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spanscore.config.serving import ServeSettings
-from spanscore.service.auth import BearerToken
-from spanscore.service.plan import stop_s_of
+from spanscore.service.plan import BearerToken, stop_s_of
 from spanscore.service.requests import FIRST_BYTE_S
 
 IDLE_S: Final = 120
@@ -30,23 +30,21 @@ STRANGERS: Final = CONNECTIONS // 4
 """Highest number of connections without an authenticated request; one more closes the oldest."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class _Limits:
     """Limits that all connections of a listener share.
 
-    Args:
-        token: token that a request must have; None = any request counts as authenticated.
-        read_s: time limit for a whole request, in s.
-
     Attributes:
+        token: token that a request must have; None = any request counts as authenticated.
         read_s: time limit for a whole request, in s.
         first_byte_s: time limit until a stranger starts a request, in s.
         strangers: connections without an authenticated request so far, the oldest first.
     """
 
-    def __init__(self, token: BearerToken | None, read_s: float) -> None:
-        self._token = token
-        self.read_s, self.first_byte_s = read_s, min(FIRST_BYTE_S, read_s)
-        self.strangers: dict[_Bounded, None] = {}
+    token: BearerToken | None
+    read_s: float
+    first_byte_s: float
+    strangers: dict[_Bounded, None] = field(default_factory=dict, init=False)
 
     def meet(self, connection: _Bounded) -> None:
         """Add a new connection; if there are too many strangers, close the oldest."""
@@ -58,10 +56,10 @@ class _Limits:
 
     def knows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether the head of a request has the token."""
-        if self._token is None:
+        if self.token is None:
             return True
         header = next((value for name, value in headers if name == b"authorization"), b"")
-        return self._token.is_in(header.decode("latin-1"))
+        return self.token.is_in(header.decode("latin-1"))
 
 
 class _Bounded(HttpToolsProtocol):
@@ -142,14 +140,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 class HttpListener:
-    """Serves an ASGI application on a bound socket.
+    """Serves an ASGI application on a bound socket, which is closed at the end.
 
-    Args:
-        application: answers requests.
-        listening: the socket; closed at the end.
-        serve: certificate and limits.
-        token: token that clients must send; None = no token is needed.
-        read_s: time limit for a whole request, from its first byte on, in s.
+    A whole request must arrive within ``read_s`` from its first byte on. If there is a token, clients must send it.
     """
 
     def __init__(
@@ -162,7 +155,8 @@ class HttpListener:
         read_s: float,
     ) -> None:
         self._listening = listening
-        protocol: Any = partial(_Bounded, limits=_Limits(token, read_s))  # uvicorn only calls it
+        limits = _Limits(token, read_s, min(FIRST_BYTE_S, read_s))
+        protocol: Any = partial(_Bounded, limits=limits)  # uvicorn only calls it
         config = uvicorn.Config(
             application,
             loop="uvloop",

@@ -20,11 +20,11 @@ from spanscore.scorer import OnlineScorer, pipeline_of
 from spanscore.service.lifetime import (
     Say,
     Signals,
-    counted,
     describe_endpoints,
+    describe_outcomes,
     open_pages,
     spare_collections,
-    starting,
+    start_scorer,
 )
 from spanscore.service.worker_plan import problems, spool_of
 from spanscore.wiring.spool import spool_of as file_of
@@ -39,7 +39,7 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     """Score until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
     Args:
-        config: configuration file.
+        config: the configuration file.
         wait_s: longest wait at the start for the broker or the disk, in s.
         say: prints a line for the operator.
         rekey: topic to which the configured topic is copied, keyed by conversation; empty = the topic is scored.
@@ -51,7 +51,7 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     settings = checked(config, rekey=rekey)
     if (spool := None if rekey else spool_of(settings)) is not None:
         wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
-    scorer = starting(config, spool=spool)
+    scorer = start_scorer(config, spool=spool)
     try:
         _work(scorer, settings, rekey, wait_s, say)
     finally:
@@ -74,10 +74,7 @@ def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
 def environment_of(place: int, processes: int, settings: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the environment variables of one of several processes, which have separate pages and separate budgets.
 
-    Args:
-        place: number of the process, from 0 on; process 0 has the port of the file.
-        processes: number of processes.
-        settings: configuration of the file.
+    ``place`` is the number of the process, from 0 on; process 0 has the port of the file.
     """
     page = settings.serve_metrics
     if page is not None and page.port:
@@ -118,7 +115,7 @@ def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: flo
     scorer.shutdown(max(0.0, until - monotonic()))
     if source is not None:
         source.commit()
-    for line in counted(scorer.status()):
+    for line in describe_outcomes(scorer.status()):
         say(line)
 
 

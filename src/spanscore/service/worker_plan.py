@@ -53,12 +53,7 @@ def is_keyed_by_conversation(settings: Configuration) -> bool:
 
 
 def problems(settings: Configuration, processes: int = 1) -> Iterator[ConfigurationError]:
-    """Yield the errors of a configuration, and missing parts of this environment, before any unit is read.
-
-    Args:
-        settings: the configuration.
-        processes: number of workers that one command starts.
-    """
+    """Yield the errors of a configuration, and parts that this environment lacks, for the workers that one command starts."""
     if not reads(settings):
         yield ConfigurationError(_NOTHING)
     if settings.kafka is None:

@@ -15,8 +15,7 @@ from spanscore.outputs.providers import Providers
 from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.pipeline.annotations import FeedbackScales, LatestAnnotations
 from spanscore.pipeline.ledger import Ledger
-from spanscore.wiring.outputs import exports_content
-from spanscore.wiring.sinks import SinkOutboxes
+from spanscore.wiring.outputs import SinkOutboxes, exports_content
 
 _BATCH: Final = 500
 """Number of human labels between two flushes, because the SDK's queue holds 2,048 spans and drops further spans."""

@@ -57,29 +57,28 @@ class ReadRecord(NamedTuple):
         sample: the sample, or the bad record.
         id: id of the record; None if it has no id.
         unread: names of its columns without a field of a sample.
+        record: the record itself; None if it cannot be read.
     """
 
     line: int
     sample: Sample | BadRecord
     id: str | int | None = None
     unread: Sequence[Any] = ()
+    record: Any = None
 
 
 def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
     """Return a record as a sample or a bad record.
 
-    Args:
-        place: line of the record in a file, or its place, from 1.
-        record: the record.
-        texts: whether its values are cells of text, as in ``sample_of``.
+    ``place`` is its line in a file, or its place, from 1. ``texts``: its values are cells of text, as in ``sample_of``.
     """
     columns = columns_of(tuple(record)) if isinstance(record, Mapping) else None
     unread = () if columns is None else tuple(name for name in columns.unread if name not in _OURS)
     own_id = None if columns is None or ID not in columns.read else _id(record[columns.read[ID]])
     try:
-        return ReadRecord(place, sample_of(record, texts=texts), own_id, unread)
+        return ReadRecord(place, sample_of(record, texts=texts), own_id, unread, record)
     except SampleError as error:
-        return ReadRecord(place, BadRecord(place, str(error), own_id), own_id, unread)
+        return ReadRecord(place, BadRecord(place, str(error), own_id), own_id, unread, record)
 
 
 def _id(own: Any) -> str | int | None:
@@ -118,8 +117,8 @@ def none_is_a_sample(bad: Sequence[BadRecord]) -> SampleError:
     return SampleError(f"none of {len(bad)} records is a sample:\n{first}")
 
 
-def read_samples(path: str | Path) -> Iterator[ReadRecord]:
-    """Yield the records of a file in order.
+def read_samples(path: str | Path, *, only_lines: bool = False) -> Iterator[ReadRecord]:
+    """Yield the records of a file in order; ``only_lines``: it has JSON lines, whatever its ending.
 
     JSON lines and CSV are read line by line, parquet (which needs pyarrow) in batches. JSON (a list of records, or one object
     with records or columns) is read as a whole. The format follows from the file's ending. A ``.json`` file is JSON lines if
@@ -131,7 +130,7 @@ def read_samples(path: str | Path) -> Iterator[ReadRecord]:
         ConfigurationError: the file cannot be opened, is not text, or is invalid JSON or parquet; pyarrow is missing; the CSV
             header has no known field; columns differ in length. Raised when the faulty place is reached.
     """
-    if Path(path).suffix.lower() == ".parquet":
+    if Path(path).suffix.lower() == ".parquet" and not only_lines:
         yield from (read_record(place, record) for place, record in enumerate(_of_parquet(Path(path)), 1))
         return
     with _opened(path) as stream:
@@ -139,7 +138,8 @@ def read_samples(path: str | Path) -> Iterator[ReadRecord]:
             opening = [next(stream, "").removeprefix(_BOM)]
             while opening[-1] and not opening[-1].strip():
                 opening.append(next(stream, ""))
-            lines, form = chain(opening, stream), _format_of(path, opening[-1])
+            lines = chain(opening, stream)
+            form = "lines" if only_lines else _format_of(path, opening[-1])
             if form == "json":
                 yield from _of_json("".join(lines), _called(path))
             else:
@@ -174,11 +174,6 @@ def _encoding(path: str | Path) -> str:
 
 
 def _of_parquet(path: Path) -> Iterator[Any]:
-    """Yield the rows of a parquet file.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or pyarrow is not installed.
-    """
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:

@@ -211,7 +211,10 @@ class Scoring:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {MOST_AT_ONCE:,}")
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
-        self._metrics = _made(metrics)
+        made = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
+        if not made:
+            raise ConfigurationError("give at least one metric: evaluate(samples, [Faithfulness(llm)])")
+        self._metrics = by_name(made)
         self._made_by = {name: made_by(metric) for name, metric in self._metrics.items()}
         self._evaluation = Evaluation(self._metrics, timeout_s=timeout, budget_ledger=budget_ledger)
         self._hooks = Hooks(redactor)
@@ -318,13 +321,6 @@ class Scoring:
                 rows[score.metric] = row
 
 
-def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
-    made = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
-    if not made:
-        raise ConfigurationError("give at least one metric: evaluate(samples, [Faithfulness(llm)])")
-    return by_name(made)
-
-
 def _not_read(columns: Sequence[Any]) -> Iterator[str]:
     """Yield a line on columns without a field; columns with a name close to that of a field come first."""
     hints = {name: did_you_mean(str(name), KNOWN) for name in columns}
@@ -342,7 +338,7 @@ class _Records:
 
     def __init__(self, samples: Source) -> None:
         self._records = enumerate(_records(samples))
-        self._waits = str(samples) == "-" if isinstance(samples, str | Path) else False
+        self._waits = isinstance(samples, str | Path) and str(samples) == "-"
         self._turn = asyncio.Lock()
 
     async def next(self) -> tuple[int, ReadRecord] | None:

@@ -33,17 +33,15 @@ def write_report(
     result: Result,
     path: Path,
     *,
-    source: str | Path | None = None,
-    title: str | None = None,
-    redactor: Redactor | None = None,
+    source: str | Path | None,
+    redactor: Redactor | None,
 ) -> None:
     """Write one HTML page of a result that needs no network.
 
     Args:
-        result: result of a run.
+        result: result of the run.
         path: file to write; an existing file is replaced.
-        source: file of the samples, for the texts of the worst samples; None or ``-`` = the page has no texts.
-        title: title of the page; None = the file's name.
+        source: file of the samples, for the page's title and the texts of the worst samples; None or ``-`` = no texts.
         redactor: redactor of the run; a sample on which it fails is not shown.
 
     Raises:
@@ -53,8 +51,7 @@ def write_report(
     hooks = Hooks(redactor)
     texts = {read.line: _redact(hooks, read.sample) for read in samples if not isinstance(read.sample, BadRecord)}
     with writing(path):
-        rows = _rows(result, texts)
-        write_scores(rows, path, title=title or (Path(source).name if source else "Scores of a data set"))
+        write_scores(_rows(result, texts), path, title=Path(source).name if source else "Scores of a data set")
 
 
 def _redact(hooks: Hooks, sample: Sample) -> dict[str, Any]:

@@ -118,14 +118,7 @@ _ROW = TypeAdapter(Row)
 
 
 def row_key(content: str, occurrence: int, metric: str, evaluator_version: str) -> str:
-    """Return the key of a row.
-
-    Args:
-        content: hash of the sample.
-        occurrence: number of equal samples before it.
-        metric: name of the metric.
-        evaluator_version: metric version, judge model and votes.
-    """
+    """Return the key of a row; ``content``: hash of the sample, ``occurrence``: number of equal samples before it."""
     text = f"{content}/{occurrence}/{metric}/{evaluator_version}"
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
@@ -172,10 +165,7 @@ def _format(path: Path, ending: str | None = None) -> _Format:
 def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = None) -> None:
     """Write rows as JSON lines or CSV to a file that only its owner may read; an existing file is replaced at the end.
 
-    Args:
-        path: path of the file.
-        rows: rows in their order.
-        ending: ``.jsonl`` or ``.csv``; None = that of the file.
+    ``ending`` is ``.jsonl`` or ``.csv``; None = that of the file.
 
     Raises:
         ConfigurationError: the file has another ending, or cannot be written.
@@ -202,7 +192,7 @@ class RowFile:
     def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
         self.path = Path(path)
         self._form = _format(self.path)
-        self._known = {} if fresh else {row.key: row for row in _read(self.path, self._form)}
+        self._known = {} if fresh else {row.key: row for row in read_rows(self.path)}
         write_rows(self.path, self._known.values())  # drops an incomplete line, and shows that the file is writable
         self._stream = self.path.open("a", encoding="utf-8", newline="")
         self._write = self._form.writer(self._stream, opening=False)
@@ -239,10 +229,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     Raises:
         ConfigurationError: the file has another ending, or contains other lines than rows.
     """
-    yield from _read(path, _format(path))
-
-
-def _read(path: Path, form: _Format) -> Iterator[Row]:
+    form = _format(path)
     if not path.exists():
         return
     strange = read = 0

@@ -116,18 +116,13 @@ class _Seen:
 
 
 class TraceExplainer:
-    """Explains traces one after the other. One thread.
-
-    Args:
-        settings: settings for reading spans.
-        metrics: metrics whose missing fields are reported; empty = none are.
-        texts: whether parts include their texts.
+    """Explains traces one after the other. One thread. ``metrics`` and ``texts`` are those of ``UnitExplainer``.
 
     Attributes:
         reader: makes the units.
     """
 
-    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool) -> None:
         self.reader = UnitReader(settings)
         self._unit_explainer = UnitExplainer(settings, metrics, texts=texts)
         self._ignored = tuple(settings.units.ignore_scopes)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
-from json import JSONDecodeError
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any, Final, Self
 
 from spanscore.core.codecs.stored_sample import content_hash
-from spanscore.core.codecs.text import json_in
 from spanscore.core.sample import Sample
 from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FoundScore
-from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_record
+from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 
 _SCORE_FIELDS: Final = frozenset(FoundScore._fields)
 _IDS: Final = ("trace_id", "span_id")
@@ -85,30 +83,15 @@ def read_cases(path: Path) -> tuple[list[LabelCase], list[BadRecord]]:
     """
     cases: list[LabelCase] = []
     bad: list[BadRecord] = []
-    for number, line in _lines(path):
-        try:
-            record = json_in(line)
-        except JSONDecodeError as error:
-            bad.append(BadRecord(number, f"not valid JSON: {error.msg}"))
-            continue
-        read = read_record(number, record)
+    for read in read_samples(path, only_lines=True):
         if isinstance(read.sample, BadRecord):
             bad.append(read.sample)
         else:
-            cases.append(LabelCase.of(record if isinstance(record, dict) else {}, read.sample, read.id))
+            record = read.record if isinstance(read.record, dict) else {}
+            cases.append(LabelCase.of(record, read.sample, read.id))
     if not cases and bad:
         raise none_is_a_sample(bad)
     return cases, bad
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8 text") from error
-    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
 # --- draws ----------------------------------------------------------------------------------------------------------
@@ -174,14 +157,9 @@ class LabelDraw:
 
 
 def draw_labels(cases: Sequence[LabelCase], pick: LabelPick, *, metric: str, number: int, seed: int) -> LabelDraw:
-    """Draw cases for labelling. Equal arguments draw equal cases, and a larger number adds cases.
+    """Draw a number of cases, judged by a metric, for labelling.
 
-    Args:
-        cases: the judged cases, in any order.
-        pick: the way of choosing.
-        metric: metric of the judge.
-        number: number of cases.
-        seed: seed of the draw.
+    Equal arguments, with the cases in any order, draw equal cases, and a larger number adds cases.
 
     Raises:
         ConfigurationError: no case fits the pick.
@@ -217,12 +195,9 @@ def _choose_cases(
 
 
 def allocate(sizes: Sequence[int], spreads: Sequence[float], number: int) -> list[int]:
-    """Return the number of labels of each stratum.
+    """Return the number of labels of each stratum, together ``number``, or all cases if there are fewer.
 
-    Args:
-        sizes: number of cases of each stratum.
-        spreads: standard deviation of the human verdict in each stratum, as far as it is known.
-        number: number of labels; at most all cases are allocated.
+    ``sizes`` are the numbers of cases, and ``spreads`` the standard deviations of the human verdict as far as they are known.
     """
     counts = [0] * len(sizes)
 

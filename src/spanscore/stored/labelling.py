@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -50,53 +50,44 @@ def choices_of(scale: Scale) -> list[LabelChoice]:
     return [LabelChoice("1", "pass", True), LabelChoice("2", "fail", False)]
 
 
+@dataclass(eq=False, repr=False)
 class AnnotationWriter:
     """The labels of one name in an annotation file, and the person who adds to them. Processes may share the file.
 
-    Args:
+    Methods raise ``ConfigurationError`` if the file cannot be read or written, or has wrong lines.
+
+    Attributes:
         path: the file; created with its first label.
         name: name of the labels.
         annotator: name of the person.
         now_ns: clock, nanoseconds since 1970.
     """
 
-    def __init__(self, path: Path, name: str, annotator: str, now_ns: Callable[[], int]) -> None:
-        self.path = path
-        self._name = name
-        self._annotator = annotator
-        self._now_ns = now_ns
-        self._file = LineFile(path, None, durable=True)
+    path: Path
+    name: str
+    annotator: str
+    now_ns: Callable[[], int]
+
+    def __post_init__(self) -> None:
+        self._file = LineFile(self.path, None, durable=True)
 
     def labels(self) -> list[AnnotatedSample]:
-        """Return the labels of all annotators; the rest of a line that another process could not finish is removed.
-
-        Raises:
-            ConfigurationError: the file cannot be read or written, or has wrong lines.
-        """
+        """Return the labels of all annotators; the rest of a line that another process could not finish is removed."""
         if self.path.exists():
             with writing(self.path):
                 self._file.cut_rest()
-        return labels_so_far(self.path, self._name)
+        return labels_so_far(self.path, self.name)
 
     def own(self) -> dict[str, AnnotatedSample]:
         """Return key of a case → this person's label."""
         return {
             case_key(labelled): labelled
             for labelled in self.labels()
-            if labelled.label is not None and labelled.label.annotator == self._annotator
+            if labelled.label is not None and labelled.label.annotator == self.annotator
         }
 
     def append(self, case: LabelCase, human: HumanValue, **more: Any) -> None:
-        """Append a label; it is on the disk when this returns.
-
-        Args:
-            case: the labelled case.
-            human: the value.
-            more: further keys of the line; None = no such key.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Append a label with ``more`` keys, except None; it is on the disk when this returns."""
         scores = {metric: _score_fields(score._asdict()) for metric, score in case.scores.items()}
         record: dict[str, Any] = {
             **self._head(case, human),
@@ -108,18 +99,13 @@ class AnnotationWriter:
         self._write({key: value for key, value in record.items() if value is not None})
 
     def withdraw(self, case: LabelCase, human: HumanValue) -> None:
-        """Append a line that withdraws this person's label of a case; it is on the disk when this returns.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Append a line that withdraws this person's label of a case; it is on the disk when this returns."""
         self._write({**self._head(case, human), "withdrawn": True})
 
     def write_probabilities(self, probabilities: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
         """Append each label with a changed probability, with its present probability and its old time.
 
-        Args:
-            probabilities: keys of the labelled cases → probability of each case; a missing case keeps its own.
+        ``probabilities`` returns the probability of each of the labelled cases; a missing case keeps its own.
         """
         labels = self.labels()
         present = probabilities([*{case_key(labelled) for labelled in labels}])
@@ -130,8 +116,8 @@ class AnnotationWriter:
                 self._write({**json.loads(lines[labelled.line - 1]), "probability": probability})
 
     def _head(self, case: LabelCase, human: HumanValue) -> dict[str, Any]:
-        when = datetime.fromtimestamp(self._now_ns() / 1e9, UTC).isoformat()
-        return {"human": human, "name": self._name, "annotator": self._annotator, "when": when, **case.names}
+        when = datetime.fromtimestamp(self.now_ns() / 1e9, UTC).isoformat()
+        return {"human": human, "name": self.name, "annotator": self.annotator, "when": when, **case.names}
 
     def _write(self, record: Mapping[str, Any]) -> None:
         line = f"{json.dumps(record, ensure_ascii=False, default=str)}\n"
@@ -167,12 +153,14 @@ class _Step:
     comment: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class LabelSession:
     """One person's labels of one draw. Thread-safe; blocks while the disk blocks.
 
-    The judge's verdict of a case is returned only after the person has chosen.
+    The judge's verdict of a case is returned only after the person has chosen. Methods raise ``StaleCaseError`` for the key of
+    another case than the page should show, and ``ConfigurationError`` if the file cannot be read or written.
 
-    Args:
+    Attributes:
         draw: the drawn cases.
         writer: the annotation file.
         choices: values that the person can give.
@@ -183,22 +171,16 @@ class LabelSession:
         ConfigurationError: the annotation file has errors.
     """
 
-    def __init__(
-        self,
-        draw: LabelDraw,
-        writer: AnnotationWriter,
-        choices: Sequence[LabelChoice],
-        *,
-        metric: str,
-        summarize: Callable[[], Sequence[str]],
-    ) -> None:
-        self._draw = draw
-        self._writer = writer
-        self._choices = choices
-        self._metric = metric
-        self._summarize = summarize
+    draw: LabelDraw
+    writer: AnnotationWriter
+    choices: Sequence[LabelChoice]
+    _: KW_ONLY
+    metric: str
+    summarize: Callable[[], Sequence[str]]
+
+    def __post_init__(self) -> None:
         self._lock = Lock()
-        self._labelled = {*writer.own()}
+        self._labelled = {*self.writer.own()}
         self._skipped = set[str]()
         self._steps = list[_Step]()
 
@@ -208,35 +190,24 @@ class LabelSession:
             return self._state()
 
     def choose(self, key: str, choice: int, comment: str | None) -> dict[str, Any]:
-        """Write a label; return the case with the judge's verdict, and the next state.
-
-        Args:
-            key: key of the shown case.
-            choice: index of the choice.
-            comment: the person's note; None = no note.
+        """Write a label of the shown case, perhaps with a note; return the case with the judge's verdict, and the next state.
 
         Raises:
-            StaleCaseError: another case is the present one.
-            ConfigurationError: there is no such choice, or the file cannot be written.
+            ConfigurationError: there is no such choice.
         """
         with self._lock:
             case = self._present(key)
-            if not 0 <= choice < len(self._choices):
-                raise ConfigurationError(f"choice {choice} does not exist; there are {len(self._choices)}")
-            human = self._choices[choice].human
+            if not 0 <= choice < len(self.choices):
+                raise ConfigurationError(f"choice {choice} does not exist; there are {len(self.choices)}")
+            human = self.choices[choice].human
             self._write(case, human, comment)
             self._labelled.add(case.key)
             self._steps.append(_Step(case, human, comment))
-            chosen = {"chosen": self._choices[choice].text, "differs": _differs(case, human, self._metric)}
+            chosen = {"chosen": self.choices[choice].text, "differs": _differs(case, human, self.metric)}
             return {**chosen, "judge": self._reveal(case), "next": self._state()}
 
     def note(self, key: str, comment: str) -> dict[str, Any]:
-        """Write the last label again with a note; return the next state.
-
-        Raises:
-            StaleCaseError: another case was labelled last.
-            ConfigurationError: the file cannot be written.
-        """
+        """Write the label of the case that was labelled last again with a note; return the next state."""
         with self._lock:
             step = self._steps[-1] if self._steps else None
             if step is None or step.case.key != key or step.human is None:
@@ -246,11 +217,7 @@ class LabelSession:
             return self._state()
 
     def skip(self, key: str) -> dict[str, Any]:
-        """Leave a case out until the next start; return the next state.
-
-        Raises:
-            StaleCaseError: another case is the present one.
-        """
+        """Leave the shown case out until the next start; return the next state."""
         with self._lock:
             case = self._present(key)
             self._skipped.add(case.key)
@@ -258,16 +225,12 @@ class LabelSession:
             return self._state()
 
     def undo(self) -> dict[str, Any]:
-        """Withdraw the last label, or the last skip, of this session; return the state, which shows its case again.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Withdraw the last label, or the last skip, of this session; return the state, which shows its case again."""
         with self._lock:
             if self._steps:
                 step = self._steps[-1]
                 if step.human is not None:
-                    self._writer.withdraw(step.case, step.human)
+                    self.writer.withdraw(step.case, step.human)
                 self._labelled.discard(step.case.key)
                 self._skipped.discard(step.case.key)
                 self._steps.pop()
@@ -275,22 +238,18 @@ class LabelSession:
             return self._state()
 
     def finish(self) -> list[str]:
-        """Write the probabilities of the labels; return the lines about the labels.
-
-        Raises:
-            ConfigurationError: the file cannot be read or written.
-        """
+        """Write the probabilities of the labels; return the lines about the labels."""
         with self._lock:
             return self._summary()
 
     def _summary(self) -> list[str]:
-        self._writer.write_probabilities(self._draw.probabilities)
-        return [printable_lines(line) for line in self._summarize()]
+        self.writer.write_probabilities(self.draw.probabilities)
+        return [printable_lines(line) for line in self.summarize()]
 
     def _write(self, case: LabelCase, human: HumanValue, comment: str | None) -> None:
-        probability = self._draw.probabilities(case.key for case in self._draw.cases).get(case.key)
-        representative = None if self._draw.representative else False
-        self._writer.append(case, human, comment=comment, probability=probability, representative=representative)
+        probability = self.draw.probabilities(case.key for case in self.draw.cases).get(case.key)
+        representative = None if self.draw.representative else False
+        self.writer.append(case, human, comment=comment, probability=probability, representative=representative)
 
     def _present(self, key: str) -> LabelCase:
         case = self._next()
@@ -300,24 +259,24 @@ class LabelSession:
 
     def _next(self) -> LabelCase | None:
         over = self._labelled | self._skipped
-        return next((case for case in self._draw.cases if case.key not in over), None)
+        return next((case for case in self.draw.cases if case.key not in over), None)
 
     def _state(self) -> dict[str, Any]:
         case = self._next()
-        drawn = {each.key for each in self._draw.cases}
+        drawn = {each.key for each in self.draw.cases}
         return {
             "done": len(self._labelled & drawn),
             "total": len(drawn),
             "skipped": len(self._skipped),
             "can_undo": bool(self._steps),
-            "choices": [{"key": choice.key, "text": choice.text} for choice in self._choices],
+            "choices": [{"key": choice.key, "text": choice.text} for choice in self.choices],
             "case": None if case is None else show_case(case),
             "summary": self._summary() if case is None else None,
         }
 
     def _reveal(self, case: LabelCase) -> dict[str, Any] | None:
         """Return the judge's verdict and the case with its quoted passages; None without a score."""
-        score = case.scores.get(self._metric)
+        score = case.scores.get(self.metric)
         if score is None:
             return None
         value = score.value if isinstance(score.value, str | None) else f"{score.value:.2f}"

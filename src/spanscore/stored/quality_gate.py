@@ -265,11 +265,7 @@ class _Both:
 def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: bool) -> tuple[Counter[str], float]:
     """Return reason → number of cases of a metric without a score of the configured judge, and their share of its cases.
 
-    Args:
-        metric: name of the metric.
-        result: result of the run.
-        lost: cases with a score in the baseline and no score now.
-        by_line: whether cases are identified by their lines.
+    ``lost`` are the cases with a score in the baseline and no score now.
     """
     rows = [row for row in result.rows if row.metric == metric]
     without = [(_case(row, by_line), why) for row in rows if (why := _why_unscored(row))]
@@ -361,10 +357,7 @@ def _no_overlap(theirs: str, ours: str) -> str:
 def write_junit(result: GateResult, path: Path, *, suite: str) -> None:
     """Write a file in JUnit's format, which a CI can show, with one test per metric and without content of a case.
 
-    Args:
-        result: result of the gate.
-        path: file to write; an existing file is replaced.
-        suite: name of the suite: the file of the cases.
+    An existing file is replaced. ``suite`` is the name of the suite: the file of the cases.
 
     Raises:
         ConfigurationError: the file cannot be written.

@@ -59,7 +59,6 @@ class Journal(SpanExporter):
         under_way: maximum number of units that are scored at once.
 
     Attributes:
-        path: path of the file.
         sink: sink of the scorer, which writes its scores to the file.
 
     Raises:
@@ -273,7 +272,7 @@ def replay_scorer(
         config: configuration of the live scorer.
         emits: whether evaluation spans are exported by its providers, and scores are passed to its own sinks, except webhooks.
         answers: file for the judge's answers, unless the configuration names one; None = no file.
-        sinks: further sinks.
+        sinks: sinks besides those of the configuration.
         metrics: metrics of the configuration that score units; None = they are made from the configuration.
         under_way: maximum number of units that are scored at once.
 
@@ -409,10 +408,9 @@ class Replay:
         self.receiver.replayed = self.tally.state
 
     def run(self, *, dry: bool = False) -> None:
-        """Read the source and score its units; return after the last score. Ctrl-C ends it, and scores so far are kept.
+        """Read the source and score its units, or only count them (``dry``); return after the last score.
 
-        Args:
-            dry: whether units are only counted.
+        Ctrl-C ends it, and scores so far are kept.
         """
         chosen = 0
         for stored in self.tally.trace_source.units(self.reader, self.on_progress):

@@ -74,12 +74,9 @@ class StoreClient:
         self._timeout_s = timeout_s
 
     def ask(self, path: str, parameters: Mapping[str, str], read: Callable[[Any], T]) -> T:
-        """Request a path and return its JSON as ``read`` converts it.
+        """Request a path below the base address and return its JSON as ``read`` converts it.
 
-        Args:
-            path: path below the base address.
-            parameters: query of the request.
-            read: raises ``AttributeError``, ``KeyError``, ``TypeError`` or ``ValueError`` if the JSON has another shape.
+        ``read`` raises ``AttributeError``, ``KeyError``, ``TypeError`` or ``ValueError`` if the JSON has another shape.
 
         Raises:
             StoreNotFound: the answer is 404.
@@ -122,7 +119,7 @@ _HIGHEST: Final = 64
 """Factor by which the limit may grow for a window that cannot be shorter."""
 
 
-def listed(
+def list_trace_ids(
     start_s: float,
     end_s: float,
     ask: Callable[[float, float, int], Sequence[bytes]],
@@ -274,14 +271,11 @@ def _search(
     *,
     least_s: float = 1.0,
 ) -> Iterator[StoredTrace | Unread]:
-    """Yield the traces that a store lists between two times.
+    """Yield the traces that a store lists between two times, as ``list_trace_ids`` does.
 
-    Args:
-        list_ids: lists the ids between two times, up to a limit.
-        read_trace: trace id → the ``resourceSpans`` of an OTLP request; None if the store left out some of its spans.
-        least_s: shortest window that the store can search, in seconds.
+    ``read_trace`` returns the ``resourceSpans`` of an OTLP request; None if the store left out some of the trace's spans.
     """
-    for trace_id in listed(start_s, end_s, list_ids, least_s=least_s, where=f"at {client.url}"):
+    for trace_id in list_trace_ids(start_s, end_s, list_ids, least_s=least_s, where=f"at {client.url}"):
         if isinstance(trace_id, Unread):
             yield trace_id
             continue

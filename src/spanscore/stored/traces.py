@@ -85,9 +85,6 @@ class GatheredTraces:
 
     Spans above the bound go to files in a temporary folder, by a hash of their trace. Each file is small enough to be read as a
     whole. The file contains content, so only its owner may read it.
-
-    Args:
-        most_bytes: highest number of bytes of spans in memory.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -112,10 +109,6 @@ class GatheredTraces:
             self._bytes += len(span.raw) + _SPAN_BYTES
         if self._bytes > self._most_bytes:
             self._put_away()
-
-    def add_logs(self, records: Iterable[ContentRecord]) -> None:
-        """Add content of log records, for spans that have arrived or will arrive."""
-        self.add([_fragment(record) for record in records])
 
     def traces(self) -> Iterator[StoredTrace]:
         """Yield each trace once, in the order of their first spans; if some are on the disk, file by file."""
@@ -183,11 +176,8 @@ _ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjs
 class OtlpFiles:
     """Traces in OTLP-JSON lines, in the form in which the Collector's ``file`` exporter writes and rotates them.
 
-    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and reported.
-
-    Args:
-        path: path of the file or folder.
-        most_bytes: highest number of bytes of spans in memory; further spans go to the disk.
+    A trace may be spread over the files of a folder. Lines and spans that cannot be read are skipped and reported. Spans above
+    ``most_bytes`` go to the disk.
 
     Raises:
         ConfigurationError: there is no file to read.
@@ -195,14 +185,13 @@ class OtlpFiles:
 
     lost: Sequence[str] = ()
 
-    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, *, most_bytes: int = _MOST_BYTES) -> None:
         self._files = _files_of(path)
         self._most_bytes = most_bytes
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
         """Read all files, then yield each trace once."""
-        bound = {} if self._most_bytes is None else {"most_bytes": self._most_bytes}
-        with GatheredTraces(**bound) as gathered:
+        with GatheredTraces(self._most_bytes) as gathered:
             for file in self._files:
                 yield from _read_into(gathered, file)
             yield from gathered.traces()
@@ -236,16 +225,13 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
 
 
 def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
-    """Add the spans or log records of one line of OTLP-JSON; yield the parts that cannot be read.
+    """Add the spans or log records of one line, an export request in OTLP-JSON; yield the parts that cannot be read.
 
-    Args:
-        gathered: traces to which they are added.
-        name: name of the line in messages.
-        line: one export request.
+    ``name`` is the name of the line in messages.
     """
     try:
         if _LOGS in line:
-            gathered.add_logs(content_in_logs(logs_from_json(line)))
+            gathered.add([_fragment(record) for record in content_in_logs(logs_from_json(line))])
             return
         taken = taken_apart(from_json(line))
     except UnreadableRequest as error:

@@ -158,9 +158,7 @@ class StoredUnit:
 class UnitReader:
     """Makes the units of traces one after the other, by the rules for received spans. One thread.
 
-    Args:
-        settings: settings for reading spans.
-        known: known scores, in addition to those in the traces.
+    ``known`` are scores in addition to those in the traces.
 
     Attributes:
         translator: normalizers of the spans, which also count them.
@@ -262,13 +260,8 @@ def plan_of(
 ) -> UnitPlan:
     """Return the plan of a unit.
 
-    A metric with a score in its present version is left out. A failed evaluation is repeated with the next revision.
-
-    Args:
-        stored: the unit.
-        metrics: metrics that score units.
-        decide: unit → decision of the sampler for each metric.
-        again: whether a metric with a score scores the unit again, with the next revision.
+    A metric with a score in its present version is left out, or scores the unit ``again``, with the next revision. A failed
+    evaluation is always repeated with the next revision. ``decide`` returns the decision of the sampler for each metric.
     """
     decisions = decide(stored.unit)
     chosen = [metric for metric in metrics if decisions[metric.name].take]
@@ -364,13 +357,9 @@ def find_cases(
     read_samples: Callable[[Unit], Samples],
     counts: CaseCounts,
 ) -> Iterator[CollectedCase]:
-    """Yield a case for each unit that meets a condition and gives a sample.
+    """Yield a case for each unit that meets one of the conditions and gives a sample; update the counts.
 
-    Args:
-        units: units of a store.
-        conditions: alternative conditions; empty = every unit matches.
-        read_samples: makes the redacted samples of a unit.
-        counts: counts of the units, which are updated.
+    Without conditions every unit matches. ``read_samples`` makes the redacted samples of a unit.
     """
     for stored in units:
         scores = stored.evaluated.found or _read_root_scores(stored.unit)

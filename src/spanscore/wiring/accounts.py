@@ -20,7 +20,6 @@ from spanscore.judges.jury import members_of
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.outputs.aggregates import GaugeReading, within
-from spanscore.pipeline.sampling import BudgetPacer
 from spanscore.protocols import Judge, Metric
 
 _BREAKER: Mapping[BreakerState, str] = {
@@ -126,7 +125,10 @@ class Accounts:
                 limiter.share(self._part)
 
     def share(self, fraction: float) -> None:
-        """Set this process's share, [0, 1], of the limits and budgets of all processes. Thread-safe."""
+        """Set this process's share, [0, 1], of the limits and budgets of all processes. Thread-safe.
+
+        A worker of a topic begins with 0, and sets assigned ÷ all partitions on every rebalance.
+        """
         part = self._part = max(fraction, _LEAST_SHARE)
         for divided in (*self._limiters, *self._budget_ledgers.values()):
             if divided is not None:
@@ -233,8 +235,7 @@ def build_shadow_budget_ledger(settings: ScorerSettings, shadows: Mapping[str, M
     """Return a separate budget ledger of second judges, so that they take nothing from the metrics; None without a budget.
 
     Raises:
-        ConfigurationError: a budget names an unknown metric, a budget is in USD while a model has no price, or the share is
-            invalid.
+        ConfigurationError: as ``build_budget_ledger``.
     """
     if not shadows:
         return None
@@ -250,7 +251,7 @@ def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Met
     """Return the budget ledger for some of a configuration's metrics, without the budgets of its other metrics.
 
     Raises:
-        ConfigurationError: a budget is in USD while a model has no price; or the share is invalid.
+        ConfigurationError: as ``build_budget_ledger``.
     """
     own = [
         budget
@@ -258,20 +259,6 @@ def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Met
         if budget.metric is None or _name_now(budget.metric, metrics) in metrics
     ]
     return build_budget_ledger(own, settings.judge.replica_share, metrics)
-
-
-def pacer_of(budget_ledger: BudgetLedger | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
-    """Return the pacer that lowers the rates so that budgets last; None without a budget ledger.
-
-    Args:
-        budget_ledger: ledger of the budgets that must last; None: no budget.
-        under_way: returns metric → sampled units that are not done yet.
-    """
-    if budget_ledger is None:
-        return None
-    pacer = BudgetPacer(budget_ledger.budgets, budget_ledger, under_way)
-    budget_ledger.factors = pacer.factors
-    return pacer
 
 
 def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from math import inf
@@ -16,6 +16,7 @@ from spanscore import semconv
 from spanscore.capture.intake import Intake
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
+from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import DutyCycle, EventQueue
 from spanscore.core.job import JobResult, UnitCounts, Weights
 from spanscore.core.log import log_once
@@ -25,7 +26,7 @@ from spanscore.core.span import InnerGroup, Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.score_context import suppressed_context
-from spanscore.outputs.aggregates import Points
+from spanscore.outputs.aggregates import ComparedValues, Points
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
@@ -41,16 +42,16 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions, ScoreSource, unit_of
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
-from spanscore.pipeline.sessions import SessionPipeline, SessionTable
+from spanscore.pipeline.sessions import SessionBounds, SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
+from spanscore.samples.redaction import redacted
 from spanscore.wiring.accounts import (
     Accounts,
     build_budget_ledger,
     build_shadow_budget_ledger,
-    pacer_of,
     replace_budgets,
 )
 from spanscore.wiring.feedback import AnnotationWriter, FeedbackJudging
@@ -59,17 +60,21 @@ from spanscore.wiring.metrics import (
     CheckedConfiguration,
     ShadowPairs,
     check_configuration,
-    compared_values_of,
     dialects_of,
     fields_on_demand,
     image_limit_of,
-    session_bounds,
-    shown_id,
 )
-from spanscore.wiring.outputs import UnitEndMarker, check_conditions, collector_of, exports_content
+from spanscore.wiring.outputs import (
+    SinkOutboxes,
+    UnitEndMarker,
+    check_conditions,
+    check_sinks,
+    collector_of,
+    exports_content,
+    job_listener,
+)
 from spanscore.wiring.remote_scoring import handover_of, rejection_reason_of
-from spanscore.wiring.sinks import SinkOutboxes, check_sinks, job_listener
-from spanscore.wiring.span_thread import SpanThread
+from spanscore.wiring.span_thread import ShutdownWatch, SpanThread
 from spanscore.wiring.spool import delivery_of, queue_of, set_metrics, spool_of
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is scored, and sampled units end as filtered"
@@ -102,15 +107,7 @@ class Scoring(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """The parts that a reload puts into a pipeline.
-
-    Attributes:
-        checked: the metrics and the settings.
-        budget_ledger: budgets of the judges; None = no budget.
-        shadow_budget_ledger: budgets of the second judges; None = no budget.
-        scales: checks human labels.
-        judge_check: the judge check of the new metrics; None = no judge check.
-    """
+    """The parts that a reload puts into a pipeline; None = no budget of the judges or second judges, or no judge check."""
 
     checked: CheckedConfiguration
     budget_ledger: BudgetLedger | None
@@ -180,14 +177,19 @@ class Pipeline:
 
     def _configure(self, checked: CheckedConfiguration) -> None:
         self.checked = checked
-        self.settings, self.of_units, self.of_sessions, self.shadowing = checked
+        self.settings, self.of_units, self.of_sessions, self.shadowing, self.of_inner = checked
         self.metrics: Mapping[str, Metric] = checked.metrics
-        self.of_inner = checked.of_inner
+
+    def _evaluator_versions(self) -> dict[str, str]:
+        return {name: metric.evaluator_version for name, metric in self.metrics.items()}
 
     def _make_lasting_parts(self) -> None:
         """Make the parts that a forked child keeps: other objects refer to them, or they depend only on settings and files."""
         settings = self.settings
-        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
+        self.compared: ComparedValues | None = None
+        if settings.compare is not None and settings.outputs.instruments:
+            by, versions = settings.compare.by, self._evaluator_versions()
+            self.compared = ComparedValues(by, self.providers.resource, versions, self.redact)
         self.budget_ledger = build_budget_ledger(settings.judge.budget, settings.judge.replica_share, self.metrics)
         self.shadow_budget_ledger = build_shadow_budget_ledger(settings, self.shadowing)
         self.telemetry = telemetry_of(self)
@@ -242,7 +244,7 @@ class Pipeline:
     def change(self, new: Replacement) -> None:
         """Sample and score the units that begin from now on by other settings and metrics. Call on the span thread."""
         spending, pairs = self.budget_ledger, self._judges_compared()
-        versions = {name: metric.evaluator_version for name, metric in self.metrics.items()}
+        versions = self._evaluator_versions()
         self._configure(new.checked)
         self._retire(versions)
         self.budget_ledger = replace_budgets(self.budget_ledger, new.budget_ledger)
@@ -297,9 +299,8 @@ class Pipeline:
         if self.telemetry is not None:
             declare_sums(self.telemetry, self.checked)
             self.telemetry.record_waits()
-        versions = {name: metric.evaluator_version for name, metric in self.metrics.items()}
         if self.compared is not None:
-            self.compared.change(versions)
+            self.compared.change(self._evaluator_versions())
         if self.collector is not None:
             self.collector.requires = {name: metric.requires for name, metric in self.metrics.items()}
         check = self.judge_check
@@ -326,7 +327,7 @@ class Pipeline:
         set_metrics(self.queue, self.metrics, add=bool(self.scoring.earlier))
         self.sampler_in_force.use(self.sampler, self.units.earlier_samplers())
         if self.scoring.earlier and not self.over:
-            loop.later(_LOOK_S, lambda: self._leave(self._forget_closed))
+            loop.later(_LOOK_S, lambda: self._run_on_span_thread(self._forget_closed))
 
     def _forget_closed(self) -> None:
         open_units = self.open_units()
@@ -365,21 +366,23 @@ class Pipeline:
         self.receivers: list[Receiver] = []
         self.retired: set[tuple[str, str]] = set()
         self.lost_before: dict[str, Weights] = {}
-        self._make_ledgers()
+        self.ledger = Ledger(self.of_units, self.compared)
+        self.accounts = self._accounts()
         self._make_queues()
         self.pacer = self._make_pacer()
         self.sampler = self._rate_sampler()
         self.sampler_in_force = SamplerInForce(self.sampler)
-        self._make_evaluations()
-        self._make_sources()
+        self.shadow_ledger = Ledger(self.shadowing)
+        self.scoring = ValueInForce(self._scoring())
+        self.collector = collector_of(self.settings.collect, self.metrics, self.telemetry)
+        self.sources = [*self._sources()]
         self._make_engine()
         self._make_populations()
-        self._make_feedback()
-
-    def _make_ledgers(self) -> None:
-        """Make the ledger of units, and the accounts of judges."""
-        self.ledger = Ledger(self.of_units, self.compared)
-        self.accounts = self._accounts()
+        sampling = self.settings.sampling.feedback
+        # The source of feedback is the last one.
+        self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
+        self.annotation_writer = AnnotationWriter(self)
+        self.let_in(self.annotation_writer)
 
     def _accounts(self, earlier: Accounts | None = None) -> Accounts:
         return Accounts(
@@ -418,7 +421,13 @@ class Pipeline:
         return {name: None if sends else quota_of(metric) for name, metric in self.metrics.items()}
 
     def _make_pacer(self) -> BudgetPacer | None:
-        return pacer_of(self.budget_ledger, lambda: self.account_quotas.under_way)
+        """Return the pacer that lowers the rates so that budgets last; None without a budget."""
+        budget_ledger = self.budget_ledger
+        if budget_ledger is None:
+            return None
+        pacer = BudgetPacer(budget_ledger.budgets, budget_ledger, lambda: self.account_quotas.under_way)
+        budget_ledger.factors = pacer.factors
+        return pacer
 
     def _rate_sampler(self) -> RateSampler:
         sampling = self.settings.sampling
@@ -433,12 +442,6 @@ class Pipeline:
             head_sampling_rate=sampling.head_sampling_rate,
             service=self.providers.service_name,
         )
-
-    def _make_evaluations(self) -> None:
-        """Make the evaluation of metrics and the collector of cases."""
-        self.shadow_ledger = Ledger(self.shadowing)
-        self.scoring = ValueInForce(self._scoring())
-        self.collector = collector_of(self.settings.collect, self.metrics, self.telemetry)
 
     def _scoring(self) -> Scoring:
         return Scoring(
@@ -459,36 +462,27 @@ class Pipeline:
             disabled=self.disabled,
         )
 
-    def _make_sources(self) -> None:
-        """Make the sources of scores outside sampled traffic: second judges, and units with a bad human label."""
-        self.sources: list[ScoreSource] = []
-        self._add_source(
-            semconv.SOURCE_SHADOW,
-            lambda unit: self.scoring.of(unit.key).shadows,
-            self.shadow_ledger,
-            scores_traffic=True,
-        )
-        if self.settings.sampling.feedback is not None:
-            self._add_source(
-                semconv.SOURCE_FEEDBACK, lambda unit: self.scoring.of(unit.key).evaluation, Ledger(self.of_units)
+    def _sources(self) -> Iterator[ScoreSource]:
+        """Yield the sources of scores outside sampled traffic: second judges, and units with a bad human label."""
+
+        def make(name: str, evaluation: Callable[[Unit], Evaluation], ledger: Ledger) -> ScoreSource:
+            limits = self.settings.limits
+            return ScoreSource(
+                name,
+                evaluation,
+                ledger=ledger,
+                room=MemoryQueue(limits.queue_size, limits.queue_bytes),
+                hold=self.hold,
+                sink=self.sinks,
+                run_on_span_thread=self._run_on_span_thread,
+                on_scores=self._note_beside,
+                scores_traffic=ledger is self.shadow_ledger,
             )
 
-    def _add_source(
-        self, name: str, evaluation: Callable[[Unit], Evaluation], ledger: Ledger, *, scores_traffic: bool = False
-    ) -> None:
-        limits = self.settings.limits
-        source = ScoreSource(
-            name,
-            evaluation,
-            ledger=ledger,
-            room=MemoryQueue(limits.queue_size, limits.queue_bytes),
-            hold=self.hold,
-            sink=self.sinks,
-            run_on_span_thread=self._leave,
-            on_scores=self._note_beside,
-            scores_traffic=scores_traffic,
-        )
-        self.sources.append(source)
+        yield make(semconv.SOURCE_SHADOW, lambda unit: self.scoring.of(unit.key).shadows, self.shadow_ledger)
+        if self.settings.sampling.feedback is not None:
+            of_units = Ledger(self.of_units)
+            yield make(semconv.SOURCE_FEEDBACK, lambda unit: self.scoring.of(unit.key).evaluation, of_units)
 
     def _note_beside(self, source: str, unit: Unit, scores: Sequence[Score]) -> None:
         self.units.notes.costs(scores)
@@ -502,8 +496,8 @@ class Pipeline:
             self.builder,
             lambda unit: self.scoring.of(unit.key).evaluation,
             post=self._post,
-            made=lambda unit, samples: self._leave(lambda: self.keeping.on_samples(unit, samples)),
-            came=lambda job: self._leave(lambda: self._population(job.unit).take_over(job)),
+            made=lambda unit, samples: self._run_on_span_thread(lambda: self.keeping.on_samples(unit, samples)),
+            came=lambda job: self._run_on_span_thread(lambda: self._population(job.unit).take_over(job)),
             ended=job_listener(self.collector, self.users_sinks),
             sources=self.sources,
             workers=settings.limits.workers,
@@ -529,7 +523,7 @@ class Pipeline:
         )
         self.sessions = SessionPipeline(
             self.of_sessions,
-            table=SessionTable(session_bounds(settings.sessions)),
+            table=SessionTable(self._session_bounds()),
             sampler=self.sampler,
             ledger=Ledger(self.of_sessions, self.compared),
             queue=self.queue,
@@ -539,7 +533,7 @@ class Pipeline:
             sink=self.sinks,
             post=self.event_queue.post,
             possible_turns=self._possible_turns,
-            shown=self._show_id,
+            shown=self.redact,
         )
         if self.of_sessions:
             self.keeping.observers.append(self.sessions)
@@ -569,16 +563,14 @@ class Pipeline:
             self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
         )
 
-    def _make_feedback(self) -> None:
-        sampling = self.settings.sampling.feedback
-        # The source of feedback is the last one.
-        self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
-        self.annotation_writer = AnnotationWriter(self, self.feedback)
-        self.let_in(self.annotation_writer)
+    def _session_bounds(self) -> SessionBounds:
+        sessions = self.settings.sessions
+        bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
+        return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
-    def _leave(self, work: Callable[[], None]) -> None:
+    def _run_on_span_thread(self, work: Callable[[], None]) -> None:
         """Run a call on the span thread. Thread-safe."""
-        self.span_thread.leave(work)
+        self.span_thread.run_later(work)
 
     def _population(self, unit: Unit) -> SessionPipeline | Revisions | UnitTracker:
         if unit.session is not None:
@@ -586,7 +578,7 @@ class Pipeline:
         return self.revisions if unit.revision else self.units
 
     def _post(self, result: JobResult) -> None:
-        self._leave(lambda: self._settle(result))
+        self._run_on_span_thread(lambda: self._settle(result))
 
     def _settle(self, result: JobResult) -> None:
         population = self._population(result.unit)
@@ -612,20 +604,20 @@ class Pipeline:
         """Return entry of ``units.also`` → the ledger of its units. Thread-safe."""
         return {group: books.ledger for group, books in self.units.inner_books.items()}
 
-    def share_of_limits(self, fraction: float) -> None:
-        """Set this process's share, [0, 1], of the limits and budgets of judges. Thread-safe.
-
-        A worker of a topic begins with 0, and sets assigned ÷ all partitions on every rebalance.
-        """
-        self.accounts.share(fraction)
-
     def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
         """Call back when every unit that has closed by now survives the process, or has ended. Call on the span thread."""
         self.units.tick(now_ns)  # hands over just closed units
         self.engine.passing.when_over(callback)
 
-    def _show_id(self, text: str) -> str | None:
-        return shown_id(text, self.hooks.redactor, self.box)
+    def redact(self, text: str) -> str | None:
+        """Return the exported form of a text that may name a person; None if the redactor fails."""
+        redactor = self.hooks.redactor
+        if redactor is None:
+            return safe_text(text)
+        try:
+            return safe_text(self.box.run(lambda: redacted(text, redactor)))
+        except BaseException:  # noqa: BLE001  (SystemExit, too: only a text from the redactor is exported)
+            return None
 
     @property
     def most_scores(self) -> int:
@@ -644,12 +636,7 @@ class Pipeline:
         return self._tracer
 
     def let_in(self, receiver: Receiver, *, yields_cpu: bool = False) -> None:
-        """Add a receiver, before its first unit.
-
-        Args:
-            receiver: the receiver.
-            yields_cpu: whether its application shares the CPU with the scorer.
-        """
+        """Add a receiver, before its first unit; ``yields_cpu``: its application shares the CPU with the scorer."""
         self.duty.yields_cpu |= yields_cpu
         if self.closed:
             receiver.close()
@@ -669,8 +656,6 @@ class Pipeline:
         """Detect that the application shuts its own provider down before the scorer. Spans held then are lost, and counted."""
         add = getattr(self.providers.tracer_provider, "add_span_processor", None)
         if add is not None and not self.providers.is_own:
-            from spanscore.wiring.span_thread import ShutdownWatch
-
             add(ShutdownWatch(self._note_provider_shutdown))
 
     def _note_provider_shutdown(self) -> None:

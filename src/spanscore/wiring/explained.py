@@ -73,10 +73,10 @@ class ExplainedSpan:
 
     @classmethod
     def of(cls, span: SpanData, by: str | None, member: SpanData | None, root: UnitKey | None, note: str = "") -> Self:
-        """Return a span with its claim.
+        """Return a span, original or in GenAI names, with its claim.
 
         Args:
-            span: the original span, or the span in GenAI names.
+            span: the span.
             by: name of the normalizer that reads it; None if no normalizer does.
             member: the span in GenAI names in its unit; None if it is in no unit.
             root: key of that unit; None if it is in no unit.
@@ -302,15 +302,11 @@ _Held = tuple[SpanData, str, str]
 class UnitExplainer:
     """Explains units by the extractors, kinds and redactor of a scorer, without a judge. One thread at a time.
 
-    It searches the text of each part in the attributes of the unit's spans.
-
-    Args:
-        settings: settings of the scorer.
-        metrics: metrics whose missing fields are reported; empty = none are.
-        texts: whether parts have their texts.
+    It searches the text of each part in the attributes of the unit's spans. A unit lacks the fields that some of the
+    ``metrics`` require. Without ``texts`` the parts have no texts.
     """
 
-    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric], *, texts: bool) -> None:
         self._pipeline = JobBuilder(
             dialects_of(settings, Timebox()),
             kinds=settings.units.kinds,
@@ -322,10 +318,10 @@ class UnitExplainer:
         self._texts = texts
 
     def unit(self, unit: Unit, above: str, raw: Mapping[int, SpanData]) -> ExplainedUnit:
-        """Return the explanation of a unit.
+        """Return the explanation of a unit in GenAI names.
 
         Args:
-            unit: the unit in GenAI names.
+            unit: the unit.
             above: a clause about the span above its topmost span.
             raw: span id → the original span; places in a span that is missing here have GenAI names.
         """
@@ -384,14 +380,7 @@ def _above(unit: Unit) -> str | None:
 
 
 def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanData]) -> Iterator[ExplainedPart]:
-    """Yield the parts of a sample.
-
-    Args:
-        unit: the unit in GenAI names.
-        samples: samples of the unit.
-        shown: samples of the unit with the texts that may be shown.
-        raw: span id → the original span.
-    """
+    """Yield the parts of a sample; ``shown``: samples with the texts that may be shown, ``raw``: span id → original span."""
     held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
     searched, texts = dict(samples.searched), iter(_list_parts(shown))
     for field, call, text in _list_parts(samples):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from spanscore import semconv
+from spanscore.capture.whole_units import ImmediateReceiver
 from spanscore.core import loop
-from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
 from spanscore.core.sample import Annotation, HumanValue
@@ -25,7 +24,6 @@ from spanscore.pipeline.assembly import GRACE_NS
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.sizes import SampleCache
-from spanscore.samples.redaction import redacted
 
 if TYPE_CHECKING:
     from spanscore.config.sampling import FeedbackSampling
@@ -213,11 +211,9 @@ _WAIT_NS: Final = 1_000_000_000
 """Time in nanoseconds for which a label waits for the unit of its key, if no unit is open."""
 _LONG_WAIT_NS: Final = GRACE_NS + _WAIT_NS
 """The same if a unit is open: the unit of the label may wait for open spans."""
-_PERSONAL: Final = ("annotator", "comment", "key")
-"""Fields that may name a person, or quote a person."""
 
 
-class AnnotationWriter:
+class AnnotationWriter(ImmediateReceiver):
     """Passes labels from the thread that calls ``feedback()`` to the sinks.
 
     ``take``, ``notes`` and ``close`` may be called on any thread, the other methods on the span thread.
@@ -225,21 +221,15 @@ class AnnotationWriter:
     Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators. A text on
     which it fails is left out; an annotator becomes ``HUMAN``.
 
-    Args:
-        line: the parts of the scorer.
-        feedback: lets judges score units with labels; None = such units are not scored.
-
     Attributes:
         scales: checks names and values of labels.
         unplaced: number of labels whose key belongs to no known unit.
         labelled: name of a label → number of first labels, one per unit and annotator.
     """
 
-    def __init__(self, line: Pipeline, feedback: FeedbackJudging | None) -> None:
+    def __init__(self, line: Pipeline) -> None:
         self._line = line
-        self._feedback = feedback
         self.scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
-        self._closed = False
         self._latest = LatestAnnotations()
         self._inside: set[UnitKey] = set()
         self._keyed: list[tuple[int, UnitKey, Annotation]] = []
@@ -283,8 +273,8 @@ class AnnotationWriter:
                 continue
             self.unplaced += unit is None
             self._record_label(serial, replace(label, unit=unit))
-        if self._feedback is not None:
-            self._feedback.look()
+        if self._line.feedback is not None:
+            self._line.feedback.look()
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the first label has waited long enough; None if none waits."""
@@ -293,10 +283,6 @@ class AnnotationWriter:
     def in_flight(self) -> set[UnitKey]:
         """Return a number for each label that is not exported."""
         return {*self._inside}
-
-    def open_keys(self) -> set[UnitKey]:
-        """Return an empty set, because this receiver has no units."""
-        return set()
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Export every label; return an empty list, because this receiver has no units."""
@@ -307,34 +293,28 @@ class AnnotationWriter:
         """Return 0, because this receiver has no units."""
         return 0
 
-    def close(self) -> None:
-        """Accept no further label."""
-        self._closed = True
-
     def _record_label(self, serial: UnitKey, annotation: Annotation) -> None:
         label = self._latest.note(annotation)
         if label is None:
             self._inside.discard(serial)
             return
         self.labelled[label.name] += not label.revision
-        if self._feedback is not None:
-            self._feedback.judge_unit_of(label)
+        if self._line.feedback is not None:
+            self._line.feedback.judge_unit_of(label)
         self._line.hold.enqueue(_Leaving(self._line.sinks, self._clean(label), lambda: self._inside.discard(serial)))
 
     def _clean(self, human_label: Annotation) -> Annotation:
         """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
-        redactor = self._line.hooks.redactor
-        if redactor is None:
+        if self._line.hooks.redactor is None:
             return human_label
-        clean: dict[str, Any] = dict.fromkeys(_PERSONAL)
-        clean["annotator"] = semconv.ANNOTATOR_HUMAN
-        for name in _PERSONAL:
-            text = getattr(human_label, name)
-            if text is None or text == semconv.ANNOTATOR_HUMAN:
-                continue
-            with suppress(BaseException):  # SystemExit, too: only a text from the redactor is exported
-                clean[name] = safe_text(self._line.box.run(lambda text=text: redacted(text, redactor)))  # type: ignore[misc]
-        return replace(human_label, **clean)
+        redact, nobody = self._line.redact, semconv.ANNOTATOR_HUMAN
+        annotator, comment, key = human_label.annotator, human_label.comment, human_label.key
+        return replace(
+            human_label,
+            annotator=nobody if annotator == nobody else redact(annotator) or nobody,
+            comment=None if comment is None else redact(comment),
+            key=None if key is None else redact(key),
+        )
 
 
 @dataclass(frozen=True, slots=True)

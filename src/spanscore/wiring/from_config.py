@@ -10,6 +10,7 @@ from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.config.kinds import SettingsPart
 from spanscore.config.messages import NEW_OPTIONS
 from spanscore.config.reading import read_settings
+from spanscore.config.sampling import Sampling
 from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
@@ -27,12 +28,7 @@ _PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
 
 
 def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]) -> tuple[S, Configuration]:
-    """Return a scorer made from a file and overriding arguments, and its configuration.
-
-    Args:
-        path: path of the file.
-        overrides: arguments of ``OnlineScorer``.
-        make: makes the scorer from the arguments of ``OnlineScorer``.
+    """Return a scorer made from a file and overriding arguments of ``OnlineScorer``, and its configuration.
 
     Raises:
         ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each error.
@@ -47,10 +43,8 @@ def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callabl
 def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, Any]:
     """Return a configuration as arguments of ``OnlineScorer``.
 
-    Args:
-        settings: the configuration.
-        metrics: the metrics of units; None = those of the configuration, made here, with its second judges and its metrics of
-            conversations.
+    Without ``metrics`` of units, the metrics of the configuration are made here, with its second judges and its metrics of
+    conversations.
 
     Raises:
         ConfigurationError: a metric or a judge cannot be made; or an alert watches an evaluator version that no metric has.
@@ -71,7 +65,9 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
     second: dict[str, Any] = {}
     spool, of_sessions = settings.spool, [*per_session(settings)]
     if settings.remote_scoring is not None or (spool is not None and not spool.score_here):
-        unasked = _without_judges(settings)  # only the scoring process needs judges' keys and libraries
+        # Only the scoring process needs judges' keys and libraries.
+        embeddings = None if settings.embeddings is None else _LEXICAL
+        unasked = settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
         made = metrics_of(unasked, judge=judge_of(unasked))
     else:
         made, shadows = metrics_of(settings), shadows_of(settings)
@@ -84,12 +80,6 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
             second = {"shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(settings.judge.budget))}
     units = [metric for metric, whole in zip(made, of_sessions, strict=True) if not whole]
     return units, [metric for metric, whole in zip(made, of_sessions, strict=True) if whole], second
-
-
-def _without_judges(settings: Configuration) -> Configuration:
-    """Return a configuration with a judge and embeddings that are never used."""
-    embeddings = None if settings.embeddings is None else _LEXICAL
-    return settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
 
 
 def override(settings: T, overrides: Mapping[str, Any]) -> T:
@@ -110,7 +100,9 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
         if value is None and name in fields and fields[name].default is None
     }
     if overrides.get("sample_rate") is not None:
-        settings = settings.model_copy(update={"sampling": _drop_fields(settings.sampling, {"rates", "rules"})})
+        sampling = settings.sampling
+        kept = {name: getattr(sampling, name) for name in sampling.model_fields_set - {"rates", "rules"}}
+        settings = settings.model_copy(update={"sampling": Sampling(**kept)})
     for name in sections.model_fields_set:
         update[name] = _merge_section(getattr(settings, name), getattr(sections, name))
     if overrides.get("metrics") is not None:  # these replace the file's metrics
@@ -130,10 +122,6 @@ def _merge_section(section: Any, value: Any) -> Any:
 
 def _replace_fields(section: Any, **fields: Any) -> Any:
     return type(section)(**{name: getattr(section, name) for name in section.model_fields_set} | fields)
-
-
-def _drop_fields(section: Any, fields: set[str]) -> Any:
-    return type(section)(**{name: getattr(section, name) for name in section.model_fields_set - fields})
 
 
 def _check_names(overrides: Mapping[str, Any]) -> None:

@@ -48,9 +48,6 @@ def telemetry_of(line: Pipeline) -> Telemetry | None:
         checked = {} if line.judge_check is None else line.judge_check.points()
         return {**line.accounts.points(), **checked, **line.points_beside()}
 
-    def tell_waits(listener: Callable[[str, str, float], None]) -> None:
-        line.accounts.tell_waits(listener)
-
     gauges: Gauges = {
         semconv.QUEUE_SIZE: lambda: len(line.queue),
         semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
@@ -66,7 +63,7 @@ def telemetry_of(line: Pipeline) -> Telemetry | None:
         line,
         {**gauges, **({} if settings.spool is None else _of_spool(line))},
         points=points,
-        waits=tell_waits,
+        waits=lambda listener: line.accounts.tell_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
         dimensions=settings.monitoring.dimensions,
         compared=line.compared,
     )

@@ -14,7 +14,6 @@ from spanscore.core.log import log_once
 from spanscore.core.score import Outcome
 from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.outputs.providers import Providers
 from spanscore.wiring.build import Pipeline
 from spanscore.wiring.spool import leave_spool
 
@@ -73,16 +72,16 @@ _STOP_S = 0.5
 """Time for cancelled workers to end: milliseconds, unless a judge blocks the loop."""
 
 
-def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
+def drain(line: Pipeline, timeout_s: float) -> bool:
     """Export held spans, finish the units that are being scored within the deadline, and settle all others as ``shutdown``.
 
     Returns:
         Whether every ended unit was scored and exported in time.
     """
-    until = clock() + timeout_s
+    until = monotonic() + timeout_s
 
     def remaining_s() -> float:
-        return max(0.0, until - clock())
+        return max(0.0, until - monotonic())
 
     for receiver in line.receivers:
         receiver.close()
@@ -114,9 +113,7 @@ def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = mono
 
 def _count_the_rest(line: Pipeline) -> None:
     """Count every unit without an outcome as ``shutdown``."""
-    for key in line.ledger.open_units():
-        line.ledger.settle_all(key, Outcome.SHUTDOWN)
-    for ledger in line.inner_ledgers().values():
+    for ledger in (line.ledger, *line.inner_ledgers().values()):
         for key in ledger.open_units():
             ledger.settle_all(key, Outcome.SHUTDOWN)
     for population in (line.sessions, *line.sources):
@@ -128,18 +125,12 @@ def _count_the_rest(line: Pipeline) -> None:
         line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not read their start
 
 
-def export_held_spans(
-    line: Pipeline, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
-) -> None:
+def export_held_spans(line: Pipeline, first: Callable[[int], None], timeout_s: float) -> None:
     """Export held spans now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
 
-    Args:
-        line: the parts of the scorer.
-        first: called with the time in nanoseconds, to make receivers hand on ended units.
-        timeout_s: seconds.
-        clock: seconds.
+    ``first`` is called with the time in nanoseconds, to make receivers hand on ended units.
     """
-    until = clock() + timeout_s
+    until = monotonic() + timeout_s
 
     def release() -> None:
         now_ns = line.span_thread.now_ns()
@@ -149,7 +140,7 @@ def export_held_spans(
 
     released = line.span_thread.call(release, timeout_s)
     queued = line.hold.queued
-    while released and line.hold.ended < queued and clock() < until:
+    while released and line.hold.ended < queued and monotonic() < until:
         line.span_thread.call(lambda: None, _LOOK_S)  # after each call the thread ends spans at its pace
         sleep(_LOOK_S)
 
@@ -259,9 +250,8 @@ class Lifecycle:
         page: the page that ``serve_metrics`` serves.
     """
 
-    def __init__(self, line: Pipeline, providers: Providers) -> None:
+    def __init__(self, line: Pipeline) -> None:
         self._line = line
-        self._providers = providers
         self.closing = ShutdownOnce()
         self.page = MetricsPage(line, self.closing)
         shutdown = weakref.WeakMethod(self.shutdown)
@@ -280,15 +270,14 @@ class Lifecycle:
     def ready(self, span: Any = None) -> None:
         """Prepare for a root: choose the providers, register the exit hook after theirs, start the span thread.
 
-        Args:
-            span: a span of the provider that exports the unit's spans; None if unknown.
+        ``span`` is of the provider that exports the unit's spans; None if unknown.
         """
         if not self._is_ready:
             with self._lock:
                 if not self._is_ready:
-                    self._providers.resolve(beside=span)
+                    self._line.providers.resolve(beside=span)
                     if self._line.telemetry is not None:
-                        self._providers.mention_lacking_metrics(self.page.endpoint)
+                        self._line.providers.mention_lacking_metrics(self.page.endpoint)
                     self._line.watch_for_shutdown()
                     atexit.register(self._at_exit)
                     if self._line.delivery is not None:
@@ -304,10 +293,10 @@ class Lifecycle:
         out = self._line.span_thread.flush(timeout)
         if out and self._line.handover is not None:
             out = self._line.handover.flush(max(0.0, until - monotonic()))
-        if self._providers.spans_file is not None:  # first, because the exporters are needed if it fails
-            self._providers.spans_file.flush(max(0.0, until - monotonic()))
-        if out and self._providers.is_own:
-            out = self._providers.force_flush(max(0.0, until - monotonic()))
+        if self._line.providers.spans_file is not None:  # first, because the exporters are needed if it fails
+            self._line.providers.spans_file.flush(max(0.0, until - monotonic()))
+        if out and self._line.providers.is_own:
+            out = self._line.providers.force_flush(max(0.0, until - monotonic()))
         if self._line.collector is not None:
             self._line.collector.flush(max(0.0, until - monotonic()))
         self._line.outboxes.flush(max(0.0, until - monotonic()))
@@ -321,8 +310,7 @@ class Lifecycle:
     def end_when_idle(self, runs: Callable[[], object] | None = None) -> None:
         """Accept no further unit, and shut down on another thread when all units are scored. Does not block.
 
-        Args:
-            runs: returns whether runs are in progress, which are recorded to their end; None if the scorer was collected.
+        ``runs`` returns whether runs are in progress, which are recorded to their end; None if the scorer was collected.
         """
         if self.closing.begun or self._is_ending:
             return
@@ -356,6 +344,6 @@ class Lifecycle:
         whole = drain(self._line, (until - monotonic()) * 0.6)
         self._line.close()
         self.page.close()
-        delivered = self._providers.shutdown(max(0.1, until - monotonic()))
+        delivered = self._line.providers.shutdown(max(0.1, until - monotonic()))
         atexit.unregister(self._at_exit)
         return delivered and whole

@@ -1,8 +1,8 @@
-"""Checks a scorer's metrics against its settings, and builds shadow pairs, compared values and extractors from both."""
+"""Checks a scorer's metrics against its settings, pairs the scores of second judges, and makes the extractors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from spanscore.config.capture import Extract
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
-from spanscore.config.units import InnerUnit, Sessions
+from spanscore.config.units import InnerUnit
 from spanscore.core.codecs.media import ImageLimit
-from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
 from spanscore.core.sample import ON_DEMAND
@@ -24,13 +23,10 @@ from spanscore.judges.effects.middleware import identity_of
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.metrics.kit.base import optional_of
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
-from spanscore.outputs.aggregates import ComparedValues
 from spanscore.pipeline.evaluation import asks_a_judge
 from spanscore.pipeline.ledger import Ledger
-from spanscore.pipeline.sessions import SessionBounds
-from spanscore.protocols import Metric, Redactor, SampleExtractor
+from spanscore.protocols import Metric, SampleExtractor
 from spanscore.samples.genai import DIALECTS
-from spanscore.samples.redaction import redacted
 from spanscore.wiring.remote_scoring import left_to_the_other
 
 
@@ -42,17 +38,14 @@ class CheckedConfiguration(NamedTuple):
         of_units: name → metric of units.
         of_sessions: name → metric of sessions.
         shadowing: name → metric with its second judge.
+        of_inner: entry of ``units.also`` → names of the metrics that score its units.
     """
 
     settings: ScorerSettings
     of_units: Mapping[str, Metric]
     of_sessions: Mapping[str, Metric]
     shadowing: Mapping[str, Metric]
-
-    @property
-    def of_inner(self) -> Mapping[InnerGroup, Sequence[str]]:
-        """Entry of ``units.also`` → names of the metrics that score its units."""
-        return checked_inner_metrics(self.settings.units.also, self.of_units)
+    of_inner: Mapping[InnerGroup, Sequence[str]]
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -64,10 +57,13 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
     """Return metrics of units and settings that fit together.
 
     Raises:
-        ConfigurationError: a name is taken, there is no metric, or a rate, a rule or a second judge names an unknown metric.
+        ConfigurationError: a name is taken or used twice, there is no metric, or a rate, a rule or a second judge names an
+            unknown metric.
     """
     settings = left_to_the_other(settings)
-    of_units = checked_metrics(metrics, settings)
+    if not metrics and not settings.sessions.metrics:
+        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
+    of_units = by_name(metrics)
     of_sessions = checked_session_metrics(settings.sessions.metrics, of_units, settings.judge.shadows)
     names = [*of_units, *of_sessions]
     for name in names:
@@ -76,8 +72,8 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
     sampling = settings.sampling.model_copy(update={"rates": checked_rates(settings.sampling.rates, names)})
     check_screens(sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units})
     settings = settings.model_copy(update={"sampling": sampling})
-    checked_inner_metrics(settings.units.also, of_units)
-    return CheckedConfiguration(settings, of_units, of_sessions, shadowing)
+    of_inner = checked_inner_metrics(settings.units.also, of_units)
+    return CheckedConfiguration(settings, of_units, of_sessions, shadowing, of_inner)
 
 
 def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
@@ -94,12 +90,8 @@ def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
     """Check each metric whose score a sampling rule reads.
 
-    Sampling of the other metrics waits for that score, so the metric must ask no judge and score every unit.
-
-    Args:
-        rules: the sampling rules.
-        metrics: the metrics of units.
-        rates: metric → its rate without rules.
+    Sampling of the other metrics waits for that score, so the metric must ask no judge and score every unit: ``rates`` has its
+    rate without rules.
 
     Raises:
         ConfigurationError: a rule names an unknown metric, or a metric that asks a judge, has no quality or does not score
@@ -130,17 +122,6 @@ def _objection(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
     return None
 
 
-def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict[str, Metric]:
-    """Return name → metric, for metrics of units.
-
-    Raises:
-        ConfigurationError: there is no metric at all, or two metrics have the same name.
-    """
-    if not metrics and not settings.sessions.metrics:
-        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
-    return by_name(metrics)
-
-
 def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> dict[str, float]:
     """Return metric → rate. A rate under a former name of a metric is returned under its present name.
 
@@ -158,11 +139,7 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
 
 
 def checked_inner_metrics(also: Iterable[InnerUnit], metrics: Collection[str]) -> Mapping[InnerGroup, Sequence[str]]:
-    """Return entry of ``units.also`` → names of the metrics that score its units.
-
-    Args:
-        also: the entries.
-        metrics: names of the metrics of units.
+    """Return entry of ``units.also`` → names of the metrics that score its units, among the names of metrics of units.
 
     Raises:
         ConfigurationError: an entry names an unknown metric.
@@ -190,11 +167,6 @@ def checked_session_metrics(
 ) -> Mapping[str, Metric]:
     """Return name → metric, for metrics of sessions.
 
-    Args:
-        metrics: the metrics of sessions.
-        of_units: names of the metrics of units.
-        shadows: second judges.
-
     Raises:
         ConfigurationError: a metric also scores units, cannot score a conversation, or has a second judge.
     """
@@ -213,22 +185,6 @@ def checked_session_metrics(
         if name in shadow_names:
             raise ConfigurationError(f"shadows has {name!r}, which scores sessions; second judges score units alone")
     return named
-
-
-def session_bounds(sessions: Sessions) -> SessionBounds:
-    """Return the bounds of sessions in a configuration."""
-    bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
-    return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
-
-
-def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
-    """Return the redacted conversation id, which may be a person's address. None if redaction fails."""
-    if redactor is None:
-        return safe_text(session_id)
-    try:
-        return safe_text(box.run(lambda: redacted(session_id, redactor)))
-    except BaseException:  # noqa: BLE001  (SystemExit, too)
-        return None
 
 
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
@@ -274,8 +230,7 @@ class ShadowPairs:
 
     def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
         self._ledger = ledger
-        self._metrics = tuple(metrics)
-        self.compared = dict.fromkeys(self._metrics, JudgeComparison())
+        self.compared = dict.fromkeys(metrics, JudgeComparison())
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
@@ -305,26 +260,6 @@ class ShadowPairs:
     def _compare(self, metric: str, own: float | None, shadow: float | None, probability: float | None) -> None:
         if own is not None and shadow is not None:
             self.compared[metric] += pair(own, shadow, probability)
-
-
-def compared_values_of(
-    settings: ScorerSettings,
-    metrics: Mapping[str, Metric],
-    resource: Callable[[], Mapping[str, Any]],
-    shown: Callable[[str], str | None],
-) -> ComparedValues | None:
-    """Return the reader of a unit's compared value, e.g. the release. None without ``compare``, or if instruments are off.
-
-    Args:
-        settings: settings of the scorer.
-        metrics: name → metric.
-        resource: returns the resource of the application.
-        shown: returns the exported form of a value that a person may have typed; None if it is not exported.
-    """
-    if settings.compare is None or not settings.outputs.instruments:
-        return None
-    evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
-    return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
 
 
 def image_limit_of(settings: ScorerSettings, *, redacts: bool) -> ImageLimit:

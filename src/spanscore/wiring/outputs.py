@@ -1,4 +1,4 @@
-"""Makes the outputs of a scorer from its options: spans file, case collector, content switch, and confirmation of exports."""
+"""Makes the outputs of a scorer from its settings: spans file, case collector, sinks, and the confirmation of exports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -15,19 +15,24 @@ from spanscore import semconv
 from spanscore.config.collect import CaseCondition, Collect
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
+from spanscore.core.job import Job
+from spanscore.core.log import log_internal_error
 from spanscore.core.printable import did_you_mean, format_count
-from spanscore.core.score import Scale
+from spanscore.core.score import Scale, Score
 from spanscore.core.span import Unit
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
+from spanscore.outputs.http_sink import Destination, MessageOutbox
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.spans_file import SpansFile
-from spanscore.protocols import DurableQueue, Metric
+from spanscore.protocols import DurableQueue, JobSink, Metric, Sink
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
+    from spanscore.durable.sink_outbox import SinkOutbox, SinkOutboxState
+    from spanscore.durable.spool import SpoolFile
     from spanscore.pipeline.spool_queue import SpoolQueue
 
 
@@ -81,12 +86,7 @@ def collector_of(
 
 
 def check_conditions(conditions: Iterable[CaseCondition], metrics: Mapping[str, Metric], key: str) -> None:
-    """Check that each condition names a metric, and one of its categories.
-
-    Args:
-        conditions: the conditions of one key.
-        metrics: name → metric.
-        key: key of the conditions in the configuration, for the message.
+    """Check that each condition of a configuration's key names a metric, and one of its categories.
 
     Raises:
         ConfigurationError: a condition names an unknown metric, or a word that is no category of it.
@@ -95,26 +95,22 @@ def check_conditions(conditions: Iterable[CaseCondition], metrics: Mapping[str, 
         if condition.metric not in metrics:
             meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
             raise ConfigurationError(f"{key} names {condition.metric}, which is not a metric here: {meant}")
-        refuse_condition(condition, metrics[condition.metric].scale, key)
+        if not _can_hold(condition, metrics[condition.metric].scale):
+            raise ConfigurationError(f"{key} has {_describe_misfit(condition, metrics[condition.metric].scale)}")
 
 
-def refuse_condition(condition: CaseCondition, scale: Scale, key: str) -> None:
-    """Refuse a condition that no score of a scale can meet. ``key`` is the key of the condition, for the message.
+def _can_hold(condition: CaseCondition, scale: Scale) -> bool:
+    """Return whether a score of a scale can meet a condition: its label, its category, or a number of it."""
+    if condition.is_label:
+        return scale.has_quality
+    return condition.bound in scale.categories if isinstance(condition.bound, str) else not scale.categories
 
-    Raises:
-        ConfigurationError: the condition's word is neither a label nor a category of the scale, or it compares a category
-            with a number.
-    """
-    if condition.is_label and scale.has_quality:
-        return
-    if isinstance(condition.bound, str) and not condition.is_label and condition.bound in scale.categories:
-        return
-    if not isinstance(condition.bound, str) and not scale.categories:
-        return
+
+def _describe_misfit(condition: CaseCondition, scale: Scale) -> str:
     labels = ("pass", "fail") if scale.has_quality else ()
     allowed = [f"={word}" for word in (*scale.categories, *labels)] + ([] if scale.categories else ["<0.5"])
-    raise ConfigurationError(
-        f"{key} has {condition.metric}{condition.sign}{condition.bound}, which no score of it can meet; "
+    return (
+        f"{condition.metric}{condition.sign}{condition.bound}, which no score of it can meet; "
         f"write {', '.join(f'{condition.metric}{suffix}' for suffix in allowed)}"
     )
 
@@ -128,6 +124,91 @@ def collect_rows(state: CollectState) -> Iterator[str]:
     yield "; ".join(parts)
     if state.fault:
         yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait for another attempt"
+
+
+WEBHOOK_WHEN = "outputs.sinks: webhook.when"
+"""Key of a webhook's conditions, for messages."""
+
+
+@dataclass(slots=True, repr=False)
+class SinkOutboxes:
+    """The outboxes of a scorer's sinks.
+
+    Attributes:
+        spool: file in which messages wait; None = they wait in memory.
+    """
+
+    spool: SpoolFile | None
+    _outboxes: dict[str, SinkOutbox] = field(default_factory=dict, init=False)
+
+    def open(self, destination: Destination) -> MessageOutbox:
+        """Return a new outbox for a destination."""
+        from spanscore.durable.sink_outbox import SinkOutbox  # imports SQLite and an HTTP client
+
+        names = (destination.name, *(f"{destination.name}-{number}" for number in range(2, len(self._outboxes) + 2)))
+        name = next(name for name in names if name not in self._outboxes)
+        outbox = self._outboxes[name] = SinkOutbox(destination, name, self.spool)
+        return outbox
+
+    def begin(self) -> None:
+        """Send the messages that ended processes have left in the spool."""
+        for outbox in self._outboxes.values():
+            outbox.begin()
+
+    def states(self) -> list[SinkOutboxState]:
+        """Return the counts of each outbox. Thread-safe."""
+        return [outbox.state() for outbox in self._outboxes.values()]
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the accepted messages have arrived, for as long as no request fails; return whether all have. Blocks."""
+        until_s = monotonic() + timeout_s
+        results = [outbox.flush(max(0.0, until_s - monotonic())) for outbox in self._outboxes.values()]
+        return all(results)
+
+    def close(self, timeout_s: float) -> None:
+        """Send the waiting messages within the time, which the outboxes share equally, and end. Blocks."""
+        for outbox in self._outboxes.values():
+            outbox.close(timeout_s / len(self._outboxes))
+
+
+def check_sinks(sinks: Sequence[Sink], metrics: Mapping[str, Metric]) -> None:
+    """Check the conditions of webhooks.
+
+    Raises:
+        ConfigurationError: a condition names an unknown metric, or a word that is no category of it.
+    """
+    for sink in sinks:
+        if isinstance(sink, JobSink):
+            check_conditions(getattr(sink, "conditions", ()), metrics, WEBHOOK_WHEN)
+
+
+def job_listener(
+    collector: CaseCollector | None, sinks: Sequence[Sink]
+) -> Callable[[Job, Sequence[Score]], None] | None:
+    """Return the function that passes an ended job to the collector and to sinks; None if no part needs it. Never raises."""
+    calls = [] if collector is None else [collector.scored]
+    calls += [sink.emit_job for sink in sinks if isinstance(sink, JobSink)]
+    if not calls:
+        return None
+
+    def pass_on(job: Job, scores: Sequence[Score]) -> None:
+        for call in calls:
+            try:
+                call(job, scores)
+            except Exception as error:  # noqa: BLE001  (a user's sink must not end a worker of the loop)
+                log_internal_error("pass a finished unit to a sink", error)
+
+    return pass_on
+
+
+def sink_rows(states: Sequence[SinkOutboxState]) -> Iterator[str]:
+    """Yield a row for each outbox: its counts and its latest failure."""
+    for state in states:
+        parts = [f"sink {state.name}: {state.sent:,} sent to {state.destination}"]
+        parts += [f"{state.waiting:,} waiting{f' ({state.trouble})' if state.trouble else ''}"] if state.waiting else []
+        parts += [f"{state.dropped:,} dropped (latest: {state.last_loss})"] if state.dropped else []
+        parts += [state.remark] if state.remark else []
+        yield "; ".join(parts)
 
 
 _GATHER_S: Final = 1.0

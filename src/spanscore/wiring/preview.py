@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rich.console import Group
+
 from spanscore import semconv
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
@@ -19,6 +21,7 @@ from spanscore.core.printable import (
     printable,
     printable_lines,
 )
+from spanscore.core.terminal import as_plain
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.pipeline.decisions import RecentUnit
@@ -135,14 +138,10 @@ class Preview:
         return asdict(self)
 
     def __str__(self) -> str:
-        from spanscore.core.terminal import as_plain
-
         return as_plain(self)
 
     def __rich__(self) -> Any:
         """Return the tables."""
-        from rich.console import Group
-
         return Group(*self.render())
 
     def render(self) -> Iterator[Any]:
@@ -176,10 +175,10 @@ def preview_of(
     costs: Mapping[str, UnitCost],
     notes: Iterable[str] = (),
 ) -> Preview:
-    """Return the counted units with their cost.
+    """Return the units that a tally counted by these rates and rules, with their cost.
 
     Args:
-        tally: the counts of these rates and rules.
+        tally: the counts.
         rates: metric → its own rate.
         rules: the rules.
         costs: metric → cost of one unit; the cost of a missing metric is unknown.
@@ -207,11 +206,7 @@ def preview_of(
 def _preview_count(
     name: str, rate: float | None, count: SamplingCount, scores: Mapping[str, int], costs: Mapping[str, UnitCost]
 ) -> SamplingPreview:
-    """Return the units of a rule or metric with their cost; a sum with an unknown part is unknown.
-
-    Args:
-        scores: metric → number of scores.
-    """
+    """Return the units of a rule or metric with the cost of its scores by metric; a sum with an unknown part is unknown."""
     parts = [costs.get(metric, UnitCost()).times(units) for metric, units in scores.items()]
     columns = ([part.calls for part in parts], [part.tokens for part in parts], [part.usd for part in parts])
     total = UnitCost(*(None if None in column else sum(filter(None, column)) for column in columns))
@@ -267,14 +262,10 @@ def tally_of(
     metadata: Sequence[str] | None = None,
     service: Callable[[], str] = str,
 ) -> PreviewTally:
-    """Return a tally with the sampling key of a scorer.
+    """Return a tally of units with the sampling key of a scorer.
 
-    Args:
-        settings: settings of the scorer.
-        rates: metric → its own rate.
-        rules: the rules.
-        metadata: metadata keys that the units have; None = all keys.
-        service: returns the name of this process's service.
+    ``metadata`` are the metadata keys that the units have; None = all keys. ``service`` returns the name of this process's
+    service.
     """
     return PreviewTally(
         rates,
@@ -289,13 +280,7 @@ def tally_of(
 def recent_preview(
     line: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
 ) -> Preview:
-    """Return the units that rules and rates would sample among the last closed units.
-
-    Args:
-        line: the parts of the scorer.
-        rules: the rules; None = the rules in force.
-        rate: rate of every metric that ``rates`` does not name; None = the rate in force.
-        rates: metric → its own rate; None = empty.
+    """Return the units that rules and rates would sample among the last closed units; see ``OnlineScorer.preview``.
 
     Raises:
         ConfigurationError: a rate is invalid, or for an unknown metric; or an entry of ``rules`` is not a rule.

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from spanscore import semconv
-from spanscore.capture.callback.model_metrics import ModelMetrics
+from spanscore.capture.callback.model_metrics import ModelMetrics, announce, neighbours
 from spanscore.capture.other_scorers import ScorerIdentity, recorded_by_others
 from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
-from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import call_in_child
 from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import id_of, only_unit
+from spanscore.wiring.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.handler import SpanCallbackHandler
@@ -43,9 +43,7 @@ class ReceiverSet:
 
     Args:
         line: pipeline that scores the units of all receivers.
-        ready: called before the first unit of a receiver. Its argument is a span of the tracer provider that exports the unit's
-            spans; None if unknown.
-        end: ends the scorer. Its argument is a function that returns the runs in progress; the scorer ends after these.
+        lifecycle: starts the scorer before the first unit of a receiver, and ends it if another scorer is installed.
         holder: an object that the application references as long as units are possible; the callback references it, too.
 
     Attributes:
@@ -57,17 +55,9 @@ class ReceiverSet:
         stored: receiver of whole units from a store; None before its first use.
     """
 
-    def __init__(
-        self,
-        line: Pipeline,
-        *,
-        ready: Callable[[Any], None],
-        end: Callable[[Callable[[], object]], None],
-        holder: object,
-    ) -> None:
+    def __init__(self, line: Pipeline, lifecycle: Lifecycle, holder: object) -> None:
         self._line = line
-        self._ready = ready
-        self._end = end
+        self._life = lifecycle
         self._holder = holder
         self._identity = ScorerIdentity(line.name, {name: metric.version for name, metric in line.metrics.items()})
         self.installation: Installation | None = None
@@ -113,11 +103,6 @@ class ReceiverSet:
                 line.of_units, [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
             )
 
-    @property
-    def units(self) -> int:
-        """Number of accepted roots."""
-        return self._line.sum_of("units")
-
     def callback(self) -> Installation:
         """Return the callback."""
         return self._make_once("installation", self._make_callback) if self.installation is None else self.installation
@@ -161,15 +146,6 @@ class ReceiverSet:
         running = [] if self.installation is None else self.installation.handler.memory.units_of(trace)
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
-    def take_human_label(self, human_label: Annotation) -> bool:
-        """Accept a human label; return False if the event queue is full, or the scorer has ended.
-
-        Raises:
-            ValueError: the label's name or value is not allowed.
-        """
-        self._ready(None)
-        return self._line.annotation_writer.take(human_label)
-
     def notes(self) -> list[str]:
         """Return remarks on receivers, for ``status()``."""
         return [
@@ -184,14 +160,13 @@ class ReceiverSet:
     def _make_callback(self) -> Installation:
         from spanscore.capture.callback.handler import SpanCallbackHandler
         from spanscore.capture.callback.installation import Installation
-        from spanscore.capture.callback.model_metrics import announce, neighbours
         from spanscore.capture.callback.recorder import Recorder
 
         line, capture = self._line, self._line.settings.capture
-        ready, replaced, captures = self._ready, self._on_replaced(), capture.enabled
+        ready, replaced, captures = self._life.ready, self._on_replaced(), capture.enabled
 
         def begin() -> None:
-            ready(None)
+            ready()
             if captures:
                 announce(neighbours())
 
@@ -230,7 +205,7 @@ class ReceiverSet:
                 captures=self._is_at_work(),
             ),
             translator=translator,
-            ready=self._ready,
+            ready=self._life.ready,
             identity=self._identity,
             spans_file=line.providers.spans_file,
         )
@@ -252,7 +227,7 @@ class ReceiverSet:
             translator=translator,
             metrics=line.of_units,
             make_external=partial(_external_scores, line) if units.external_scores else None,
-            ready=partial(self._ready, None),
+            ready=self._life.ready,
         )
         if line.telemetry is not None:
             line.telemetry.gauges.update(_otlp_gauges(otlp))
@@ -270,7 +245,7 @@ class ReceiverSet:
             line.intake,
             metrics=list(line.of_units.values()),
             open_units=open_units,
-            ready=partial(self._ready, None),
+            ready=self._life.ready,
         )
         line.let_in(stored)
         return stored
@@ -280,7 +255,7 @@ class ReceiverSet:
 
         The function ends this scorer, unless a span processor still sends it spans.
         """
-        receivers, line, end = ref(self), self._line, self._end
+        receivers, line, end = ref(self), self._line, self._life.end_when_idle
 
         def replaced(successor: str, memory: RunTable) -> None:
             memory.why_closed = (
@@ -324,10 +299,7 @@ def _external_scores(line: Pipeline) -> ExternalScores:
     from spanscore.capture.otlp.external_scores import ExternalScores
 
     own = [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
-    return ExternalScores(_count_nothing if line.telemetry is None else line.telemetry.count, own)
-
-
-def _count_nothing(*_: object) -> None: ...
+    return ExternalScores((lambda *_: None) if line.telemetry is None else line.telemetry.count, own)
 
 
 def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:

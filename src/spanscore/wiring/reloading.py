@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spanscore.wiring.receiver_set import ReceiverSet
 
 _LOOK_S: Final = 2.0
-"""Seconds between two looks at the file. A change is read when two looks in a row find the same file."""
+"""Seconds between two looks at the file. A change is read when two looks in a row find the same content."""
 _SWITCH_S: Final = 10.0
 """Longest wait for the span thread, which takes milliseconds unless an exporter blocks it."""
 _KEPT: Final = 10
@@ -106,38 +106,31 @@ class ReloadState:
 class ConfigFile:
     """A file with content that may change, also behind a symbolic link. Thread-safe.
 
-    Args:
-        path: path of the file; a relative one stays valid if the working directory changes.
+    A relative path stays valid if the working directory changes.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
-        self._read, self._seen = self._find(), self._stat()
+        self._known = self._seen = self._content()
 
     def is_changed(self) -> bool:
-        """Whether the content differs from the last one for which this returned True, and two calls found the same file."""
-        before, self._seen = self._seen, self._stat()
-        if self._seen != before or self._seen == self._read[0]:
+        """Whether the content differs from the last one for which this returned True, and two calls found the same content."""
+        before, self._seen = self._seen, self._content()
+        if self._seen != before or self._seen == self._known:
             return False
-        earlier, self._read = self._read, self._find()
-        return self._read[1] != earlier[1]
+        self._known = self._seen
+        return True
 
     def note_read(self) -> None:
         """Take the present content as known. Call it before the file is read."""
-        self._read = self._find()
+        self._known = self._content()
 
-    def _stat(self) -> tuple[int, ...]:
+    def _content(self) -> bytes:
+        """Return a hash of the content; empty if the file cannot be read."""
         try:
-            stat = self.path.stat()
+            return blake2b(self.path.read_bytes()).digest()
         except OSError:
-            return ()
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev
-
-    def _find(self) -> tuple[tuple[int, ...], bytes]:
-        try:
-            return self._stat(), blake2b(self.path.read_bytes()).digest()
-        except OSError:
-            return (), b""
+            return b""
 
 
 @dataclass(eq=False, repr=False)

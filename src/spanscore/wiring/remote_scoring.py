@@ -4,7 +4,7 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,8 @@ def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
         ConfigurationError: an option needs scores or samples in this process.
     """
     if settings.remote_scoring is not None:
-        for what, needs in _needs(settings).items():
-            if needs:
+        for what, is_set, needs in _needs(settings):
+            if is_set:
                 raise ConfigurationError(f"{what} cannot be combined with remote_scoring: {needs}")
     elif settings.spool is None or settings.spool.score_here:
         return settings
@@ -57,13 +57,7 @@ def handover_of(
 ) -> Dispatcher | None:
     """Return the dispatcher of a scorer; None if units are scored in this process.
 
-    Args:
-        settings: options of the scorer.
-        pipeline: job builder with the hooks.
-        queue: queue with the places of units, and the spool.
-        providers: providers with the resource of the application.
-        ledger: counts the copies that expire in a spool.
-        post: posts the end of a unit to the span thread.
+    ``ledger`` counts the copies that expire in a spool, and ``post`` posts the end of a unit to the span thread.
     """
     if (remote_scoring := settings.remote_scoring) is None:
         return None
@@ -113,24 +107,18 @@ def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], 
     return queue.rejection_reason if isinstance(queue, DurableQueue) else lambda: None
 
 
-def _needs(settings: ScorerSettings) -> Mapping[str, str]:
-    """Return option → reason why it needs a scoring process; empty if the option is not set."""
-    screens = [rule.name for rule in settings.sampling.rules if rule.when.score is not None]
-    return {
-        "sessions.metrics": "a conversation is scored by all its turns, and only sampled turns are sent there"
-        if settings.sessions.metrics
-        else "",
-        "sampling.feedback": "human labels arrive here, and the unit's sample would be there"
-        if settings.sampling.feedback
-        else "",
-        "units.also": "the copy of a unit brings no inner units to the process that scores it; score here, or through a spool"
-        if settings.units.also
-        else "",
-        "spool.score_here: false": "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"
-        if settings.spool is not None and not settings.spool.score_here
-        else "",
-        "limits.job_queue": "units wait to be sent, and no job is made"
-        if settings.limits.job_queue != "memory"
-        else "",
-        "sampling.rules": f"{screens[0]} reads a score, which only the other process has" if screens else "",
-    }
+def _needs(settings: ScorerSettings) -> Iterator[tuple[str, bool, str]]:
+    """Yield each option that needs a scoring process, whether it is set, and the reason."""
+    labels = "human labels arrive here, and the unit's sample would be there"
+    inner = "the copy of a unit brings no inner units to the process that scores it; score here, or through a spool"
+    spool = "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"
+    turns = "a conversation is scored by all its turns, and only sampled turns are sent there"
+    yield "sessions.metrics", bool(settings.sessions.metrics), turns
+    yield "sampling.feedback", settings.sampling.feedback is not None, labels
+    yield "units.also", bool(settings.units.also), inner
+    yield "spool.score_here: false", settings.spool is not None and not settings.spool.score_here, spool
+    is_other = settings.limits.job_queue != "memory"
+    yield "limits.job_queue", is_other, "units wait to be sent, and no job is made"
+    for rule in settings.sampling.rules:
+        if rule.when.score is not None:
+            yield "sampling.rules", True, f"{rule.name} reads a score, which only the other process has"

@@ -101,7 +101,7 @@ class SpanThread:
             self.event_queue.post(lambda: _then(work, done))
             return done.wait(timeout_s)
 
-    def leave(self, work: Callable[[], None]) -> None:
+    def run_later(self, work: Callable[[], None]) -> None:
         """Run work with the next batch of events, or immediately while a ``flush`` waits. Thread-safe."""
         if self._markers:
             self.event_queue.post(work)

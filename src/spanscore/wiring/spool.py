@@ -42,13 +42,9 @@ def queue_of(
     resource: Callable[[], Mapping[str, Any]],
     metrics: Collection[str],
 ) -> Queue:
-    """Return the queue in which units wait for their scores.
+    """Return the queue in which units wait for their scores by ``metrics``.
 
-    Args:
-        settings: options of the scorer.
-        unreadable: called for each row of a spool that cannot be decoded.
-        resource: returns the resource of the application.
-        metrics: names of the metrics that are scored here.
+    ``unreadable`` is called for each row of a spool that cannot be decoded.
 
     Raises:
         ConfigurationError: a spool is combined with another queue, or cannot be opened.

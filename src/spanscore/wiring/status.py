@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from rich.console import Group
+
 from spanscore import semconv
+from spanscore.capture.callback.model_metrics import ModelMetrics, neighbours
 from spanscore.core.job import (
     CONFIGURED,
     STATED,
@@ -26,6 +29,8 @@ from spanscore.core.job import (
 )
 from spanscore.core.printable import TextTable, format_age, format_bytes, format_count
 from spanscore.core.score import Outcome
+from spanscore.core.span import InnerGroup, InnerKind
+from spanscore.core.terminal import as_plain
 from spanscore.durable.rows import REMOTE_SCORING, SpoolState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.budget_ledger import BudgetState
@@ -41,21 +46,24 @@ from spanscore.monitoring.estimates import (
 )
 from spanscore.monitoring.health import Applicability, applied_so_far
 from spanscore.monitoring.judge_check_runs import JudgeComparison
-from spanscore.outputs.aggregates import is_conditional
+from spanscore.outputs.aggregates import is_conditional, within
 from spanscore.outputs.collected_cases import CollectState
+from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.spans_file import SpansFileState
 from spanscore.pipeline.judge_check import JudgeCheckStatus
+from spanscore.pipeline.ledger import Notes
 from spanscore.protocols import Metric
 from spanscore.wiring.accounts import account_rows
 from spanscore.wiring.build import DISABLED, Pipeline
-from spanscore.wiring.inner_status import InnerStatus, read_inner
 from spanscore.wiring.instruments import sums_in_force
-from spanscore.wiring.outputs import collect_rows
-from spanscore.wiring.sinks import sink_rows
+from spanscore.wiring.outputs import collect_rows, sink_rows
 from spanscore.wiring.spool import spool_of, spool_rows
 
 if TYPE_CHECKING:
     from spanscore.durable.sink_outbox import SinkOutboxState
+    from spanscore.pipeline.sessions import SessionPipeline
+    from spanscore.wiring.lifecycle import Lifecycle
+    from spanscore.wiring.receiver_set import ReceiverSet
     from spanscore.wiring.reloading import ReloadState
 
 _RELEASED: Mapping[str, str] = {
@@ -139,6 +147,45 @@ class ShadowStatus:
         latest = f"; latest {self.reason}" if self.reason else ""
         lost_units = f" ({', '.join(lost)}{latest})" if lost else ""
         return f"{self.metric} shadow ({self.judge or self.evaluator_version}): {self.compared}{lost_units}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerStatus:
+    """The state of one metric on the inner units of one entry of ``units.also``.
+
+    Attributes:
+        metric: name of the metric.
+        kind: kind of the units.
+        name: name of their tool, agent, retriever or model; None if the entry has no name.
+        rate: share of the units below recorded roots that the metric scores, [0, 1]; None if only another process's
+            configuration has the entry, or if a reload removed the metric.
+        eligible: number of units below recorded roots.
+        pending: number of units without an outcome yet.
+        outcomes: outcome → units.
+        mean: mean quality so far, of the metric's present evaluator version, and both ends of its 95 % interval, [0, 1]; None
+            without scores, or if a reload removed the metric.
+        reason: latest reason for a missing score; empty if each unit has a score.
+        trace: trace id (32 hex digits) of that unit; empty without a reason.
+    """
+
+    metric: str
+    kind: InnerKind
+    name: str | None
+    rate: float | None
+    eligible: int
+    pending: int
+    outcomes: Mapping[str, int]
+    mean: MeanInterval | None
+    reason: str
+    trace: str
+
+    def __str__(self) -> str:
+        counts = [f"{outcome} {units:,}" for outcome, units in sorted(self.outcomes.items())]
+        counts += [f"pending {self.pending:,}"] if self.pending else []
+        mean = "no mean yet" if self.mean is None else f"{self.mean[0]:.2f} ({self.mean[1]:.2f}–{self.mean[2]:.2f})"
+        rate = "" if self.rate is None else f", rate {self.rate:g}"
+        line = f"{InnerGroup(self.kind, self.name)}: {self.metric} {mean}{rate}; {self.eligible:,} eligible"
+        return f"{line}{': ' if counts else ''}{', '.join(counts)}{f'; latest {self.reason}' if self.reason else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +301,10 @@ class Status:
     reloads: ReloadState | None = None
 
     def __str__(self) -> str:
-        from spanscore.core.terminal import as_plain
-
         return as_plain(self)
 
     def __rich__(self) -> Any:
         """Return the tables."""
-        from rich.console import Group
-
         headers = ("metric", "judge", "rate", "mean quality (95 %)", "eligible", "outcomes")
         metrics = TextTable(headers, [self._metric_row(name) for name in self.eligible], title="spanscore")
         providers = [
@@ -518,26 +561,14 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
 # --- reading the state ----------------------------------------------------------------------------------------------
 
 
-def status_of(
-    pipeline: Pipeline,
-    *,
-    units: int,
-    providers: Sequence[Sequence[str]],
-    closed: bool,
-    neighbours: Sequence[str],
-    overflowed: int,
-    notes: Sequence[str],
-    received: ServeState | None = None,
-    replay: ReplayState | None = None,
-    reloads: ReloadState | None = None,
-) -> Status:
-    """Return the state of a scorer from its parts; the arguments are fields of ``Status`` that the parts do not have."""
-    counted = pipeline.count_units()
+def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, reloads: ReloadState | None) -> Status:
+    """Return the state of a scorer from its parts; ``reloads``: None if it was not made from a file."""
+    counted, page, otlp = pipeline.count_units(), lifecycle.page, receivers.otlp
     noted = [*pipeline.units.notes.reasons.items(), *pipeline.sessions.notes.reasons.items()]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
     return Status(
-        providers=[tuple(row) for row in providers],
-        units=units,
+        providers=[tuple(row.served(page.url)) for row in pipeline.providers.describe()],
+        units=pipeline.sum_of("units"),
         refused=pipeline.ledger.refused,
         eligible=counted.eligible,
         pending=counted.pending,
@@ -555,30 +586,35 @@ def status_of(
         evaluator_version={name: metric.evaluator_version for name, metric in pipeline.metrics.items()},
         queue=(len(pipeline.queue), pipeline.queue.capacity),
         hold={"parked": len(pipeline.hold), **pipeline.hold.released, "lost": pipeline.hold.lost},
-        closed=closed,
-        neighbours=neighbours,
+        closed=lifecycle.closing.begun,
+        neighbours=neighbours(),
         unpriced=_find_unpriced(pipeline),
-        overflowed=overflowed + (0 if pipeline.telemetry is None else pipeline.telemetry.overflowed),
+        overflowed=_count_overflowed(receivers.models) + _count_overflowed(pipeline.telemetry),
         rates=_rates(pipeline, counted.eligible),
-        sessions=_session_status(pipeline),
+        sessions=_read_sessions(pipeline.sessions) if pipeline.of_sessions else None,
         labels=dict(pipeline.annotation_writer.labelled),
         accounts=pipeline.accounts.states(),
         budgets=pipeline.accounts.budgets(),
-        inner=tuple(read_inner(pipeline)),
+        inner=tuple(_read_inner(pipeline)),
         shadows=tuple(_shadows(pipeline, counted.sources.get(semconv.SOURCE_SHADOW))),
-        received=received,
-        replay=replay,
+        received=None if otlp is None else otlp.received(),
+        replay=receivers.replay_state(),
         reloads=reloads,
         since_s=pipeline.ledger.since_s,
         sinks=tuple(pipeline.outboxes.states()),
         notes=[
             *([DISABLED] if pipeline.disabled else []),
             *offline_notes(pipeline.metrics.values() if pipeline.handover is None else ()),
-            *notes,
+            *receivers.notes(),
+            *pipeline.providers.notes(page.endpoint),
         ],
         **_read_files(pipeline),
         **_read_sums(pipeline),
     )
+
+
+def _count_overflowed(telemetry: ModelMetrics | Telemetry | None) -> int:
+    return 0 if telemetry is None else telemetry.overflowed
 
 
 def _find_unpriced(pipeline: Pipeline) -> list[str]:
@@ -587,10 +623,7 @@ def _find_unpriced(pipeline: Pipeline) -> list[str]:
     return list(dict.fromkeys(model for notes in every for model in notes.unpriced))
 
 
-def _session_status(pipeline: Pipeline) -> SessionStatus | None:
-    if not pipeline.of_sessions:
-        return None
-    sessions = pipeline.sessions
+def _read_sessions(sessions: SessionPipeline) -> SessionStatus:
     return SessionStatus(
         open=sessions.table.open,
         ended=dict(sessions.ended),
@@ -694,3 +727,51 @@ def _shadows(pipeline: Pipeline, counted: UnitCounts | None) -> Iterator[ShadowS
 def _judge_of(metric: Metric) -> str:
     judge = getattr(metric, "_judge", None)
     return judge.model if judge is not None else ""
+
+
+def _read_inner(pipeline: Pipeline) -> Iterator[InnerStatus]:
+    """Yield the state of each entry and metric, in the order of the configuration."""
+    rates = {entry.group: entry.rate for entry in pipeline.settings.units.also}
+    for group, books in pipeline.units.inner_books.items():
+        counted, sums = books.ledger.count_units(), _sums_of(group, pipeline)
+        for metric, eligible in counted.eligible.items():
+            reason, trace = _find_reason(metric, books.notes)
+            own = pipeline.of_units.get(metric)
+            yield InnerStatus(
+                metric=metric,
+                kind=group.kind,
+                name=group.name,
+                rate=rates.get(group) if metric in books.metrics else None,
+                eligible=eligible,
+                pending=counted.pending[metric],
+                outcomes={end.value: units for (name, end, _), units in counted.outcomes.items() if name == metric},
+                mean=None if sums is None or own is None else running_mean(metric, own.scale, sums),
+                reason=reason,
+                trace=trace,
+            )
+
+
+def _find_reason(metric: str, notes: Notes) -> tuple[str, str]:
+    """Return the latest reason of a metric for a missing score, and the trace id of the unit; empty without a reason."""
+    of_metric = [(end, *why) for (name, end), why in notes.reasons.copy().items() if name == metric]
+    if not of_metric:
+        return "", ""
+    outcome, reason, unit = of_metric[-1]
+    return f"{outcome}: {reason}", f"{unit.trace_id:032x}"
+
+
+def _sums_of(group: InnerGroup, pipeline: Pipeline) -> ReadSums | None:
+    """Return the sums of an entry's units as if they were those of sampled traffic; None without instruments."""
+    telemetry, own = pipeline.telemetry, frozenset(within(group))
+    if telemetry is None:
+        return None
+    keys = {semconv.EVALUATION_SOURCE, semconv.UNIT_KIND, semconv.UNIT_NAME}
+
+    def read(instrument: str) -> Mapping[tuple[tuple[str, str], ...], float]:
+        return {
+            tuple(label for label in labels if label[0] not in keys): value
+            for labels, value in sums_in_force(pipeline, telemetry, instrument).items()
+            if {label for label in labels if label[0] in keys} == own
+        }
+
+    return read
