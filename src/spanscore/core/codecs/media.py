@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
@@ -326,12 +326,16 @@ def _values_of(sample: Sample) -> list[Any]:
     return [*(message.content for message in sample.user_input), *arguments]
 
 
+def _has_keys(sample: Sample) -> bool:
+    return any(_KEY.search(text) for text in _texts_of(sample))
+
+
 def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sample:
     """Return a sample with the images that the keys in its texts refer to; images that it has keep their numbers.
 
     ``find`` returns key → image, and is called only if a text has a key.
     """
-    if not any(_KEY.search(text) for text in _texts_of(sample)):
+    if not _has_keys(sample):
         return sample
     return _number_images(sample, _KEY, find(), lambda _: _NOT_RECORDED)
 
@@ -447,8 +451,10 @@ IMAGE_LIMIT: Final = ImageLimit()
 
 def add_unit_images(samples: Samples, unit: Unit) -> Samples:
     """Return samples whose markers are numbered, with their images from the unit's spans."""
-    find = cache(lambda: dict(_images_of(unit)))
-    return _each(samples, lambda sample: add_images(sample, find))
+    if not any(map(_has_keys, _pair(samples))):  # nearly every unit: its spans are not searched
+        return samples
+    images = dict(_images_of(unit))
+    return _each(samples, lambda sample: add_images(sample, lambda: images))
 
 
 def limit_images(samples: Samples, max_bytes: int, reason: str) -> Samples:
