@@ -148,6 +148,18 @@ def test_where_there_is_no_case_the_reason_is_reported_and_nothing_written(
     assert not (tmp_path / "cases.jsonl").exists()
 
 
+def test_only_units_that_began_between_both_times_are_collected(spans: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+
+    before = ran("collect", spans, "--until", "2020-01-01T00:00Z", "--out", cases)
+    assert "none of its 60 units began between --since and --until" in str(before.exception)
+    assert not cases.exists()
+
+    since = ran("collect", spans, "--since", "2020-01-01T00:00Z", "--json", "--out", cases)
+    document = json.loads(since.stdout)
+    assert (document["units"], document["outside"]) == (60, 0)
+
+
 def test_spans_without_content_are_reported_to_be(spans: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare.jsonl"
     bare.write_text("".join(f"{json.dumps(_without_content(json.loads(line)))}\n" for line in spans.open()))

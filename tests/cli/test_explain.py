@@ -44,6 +44,14 @@ def test_a_trace_is_a_tree_and_what_was_taken_from_where(spans: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("option", ["--since", "--until"])
+def test_times_are_refused_for_a_file(spans: Path, option: str) -> None:
+    refused = ran(spans, option, "7d")
+
+    assert isinstance(refused.exception, ConfigurationError)
+    assert f"are for a trace store: {spans} is read whole" in str(refused.exception)
+
+
 def test_json_has_the_same(spans: Path) -> None:
     document = json.loads(ran(spans, "--json").stdout)
 

@@ -113,10 +113,12 @@ def _show_progress(
 def _describe_traces(tally: ReplayTally) -> str:
     dialects = ", ".join(f"{name} {units:,}" for name, units in tally.dialects.most_common())
     trace_source = tally.trace_source
-    outside = f"; {trace_source.outside:,} more outside the time" if trace_source.outside else ""
-    return (
-        f"{trace_source.traces_read:,} traces with {tally.units:,} units{f' ({dialects})' if dialects else ''}{outside}"
-    )
+    units = f"{tally.units:,} units{f' ({dialects})' if dialects else ''}{_describe_outside(trace_source)}"
+    return f"{trace_source.traces_read:,} traces with {units}"
+
+
+def _describe_outside(trace_source: TraceSource) -> str:
+    return f"; {trace_source.outside:,} more outside the time" if trace_source.outside else ""
 
 
 def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
@@ -551,24 +553,24 @@ def collect_cases(
         file.writelines(case.line() for case in kept)
     if as_json:
         document: dict[str, Any] = {"traces": trace_source.traces_read, **asdict(counts)}
-        document |= {"metrics": sorted(counts.metrics), "cases": len(kept)}
+        document |= {"outside": trace_source.outside, "metrics": sorted(counts.metrics), "cases": len(kept)}
         document["unknown_metrics"] = sorted({condition.metric for condition in unknown} - counts.metrics.keys())
         document["unread"] = [part._asdict() for part in trace_source.unread]
         typer.echo(json.dumps(document, indent=2))
         return
     terminal = Terminal(highlight=False, markup=False)
-    for line in (*_describe_cases(kept, counts, out), *trace_source.describe_unread()):
+    for line in (*_describe_cases(kept, counts, out, _describe_outside(trace_source)), *trace_source.describe_unread()):
         terminal.print_line(line)
     terminal.print_line(_how_to_score(counts, out, config))
     for condition in unknown:
         terminal.print_line(f"no unit has a {_describe_unknown(condition, counts)}")
 
 
-def _describe_cases(cases: Sequence[CollectedCase], counts: CaseCounts, out: Path) -> Iterator[str]:
+def _describe_cases(cases: Sequence[CollectedCase], counts: CaseCounts, out: Path, outside: str) -> Iterator[str]:
     units = sum(case.times for case in cases)
     of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
     are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
-    yield f"{are} in {out}{of}; {counts.matched:,} of {counts.units:,} units matched"
+    yield f"{are} in {out}{of}; {counts.matched:,} of {counts.units:,} units matched{outside}"
     for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
         yield f"{times:,} left out: {reason}"
 
@@ -599,8 +601,9 @@ def read_stored_cases(
     images = image_limit_of(settings, redacts=hooks.redactor is not None)
     builder = JobBuilder(dialects_of(settings, box), hooks, box, on_demand=ON_DEMAND, images=images)
     reader = UnitReader(settings)
-    units = (stored for trace in trace_source.traces() for stored in reader.units(trace))
-    cases = find_cases(units, conditions, lambda unit: builder.job(SampledUnit(unit, {})).samples, counts)
+    cases = find_cases(
+        trace_source.units(reader), conditions, lambda unit: builder.job(SampledUnit(unit, {})).samples, counts
+    )
     return cases if hooks.redactor is None else (_redact_explanations(case, hooks.redactor) for case in cases)
 
 

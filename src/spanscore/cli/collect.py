@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
+from spanscore.cli._options import SourceOfReplay, UnitsSince, UnitsUntil
 
 
 def collect(
@@ -42,8 +42,8 @@ def collect(
             "the configuration's redactor.",
         ),
     ] = "",
-    since: TracesSince = "",
-    until: TracesUntil = "",
+    since: UnitsSince = "",
+    until: UnitsUntil = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Make a data set from stored traces. [bold]--when[/bold] selects units, [bold]--sample[/bold] draws some of them.

@@ -44,9 +44,13 @@ def explain(
     typer.echo("Explain: loading libraries …", err=True)  # this takes seconds
     from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
-    from spanscore.stored.trace_stores import TraceSource
+    from spanscore.stored.trace_stores import OtlpFiles, TraceSource
 
     traces = TraceSource.of(source, since, until)
+    if (since or until) and isinstance(traces.store, OtlpFiles):
+        raise ConfigurationError(
+            f"--since and --until are for a trace store: {source} is read whole; --trace ID shows one trace"
+        )
     explainer, terminal = _make_explainer(config, texts=texts), Terminal(highlight=False, markup=False)
     shown = list[dict[str, Any]]()
     wanted = (stored for stored in traces.traces() if trace.lower() in ("", stored.trace_id.hex()))
