@@ -12,6 +12,7 @@ from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
 
 if TYPE_CHECKING:
     from spanscore.stored.explaining import TraceExplainer
+    from spanscore.stored.trace_stores import TraceSource
 
 
 def explain(
@@ -44,13 +45,8 @@ def explain(
     typer.echo("Explain: loading libraries …", err=True)  # this takes seconds
     from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
-    from spanscore.stored.trace_stores import OtlpFiles, TraceSource
 
-    traces = TraceSource.of(source, since, until)
-    if (since or until) and isinstance(traces.store, OtlpFiles):
-        raise ConfigurationError(
-            f"--since and --until are for a trace store: {source} is read whole; --trace ID shows one trace"
-        )
+    traces = _open_source(source, since, until)
     explainer, terminal = _make_explainer(config, texts=texts), Terminal(highlight=False, markup=False)
     shown = list[dict[str, Any]]()
     wanted = (stored for stored in traces.traces() if trace.lower() in ("", stored.trace_id.hex()))
@@ -70,6 +66,19 @@ def explain(
     else:
         for line in traces.describe_unread():
             terminal.print_line(line)
+
+
+def _open_source(source: str, since: str, until: str) -> TraceSource:
+    from spanscore.errors import ConfigurationError
+    from spanscore.stored.trace_stores import TraceSource
+    from spanscore.stored.traces import OtlpFiles
+
+    traces = TraceSource.of(source, since, until)
+    if (since or until) and isinstance(traces.store, OtlpFiles):
+        raise ConfigurationError(
+            f"--since and --until are for a trace store: {source} is read whole; --trace ID shows one trace"
+        )
+    return traces
 
 
 def _make_explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
