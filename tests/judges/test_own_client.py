@@ -63,6 +63,19 @@ async def test_the_applications_key_goes_to_no_other_address(monkeypatch: pytest
     assert (keys_sent(shared), keys_sent(gateway)) == (["Bearer sk-of-the-application"], ["Bearer none"])
 
 
+async def test_a_provider_may_be_spelt_as_langchain_allows() -> None:
+    with OpenAIServer(lambda _: ANSWER) as gateway:
+        await judge("OpenAI:m", base_url=gateway.url).ask(QUESTION)
+
+    assert keys_sent(gateway) == ["Bearer none"]
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-mini", "gpt-oss:20b"])
+def test_an_address_needs_a_provider_because_langchain_would_guess_it_and_send_its_key(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="'provider:model'"):
+        judge(name, base_url="http://127.0.0.1:1/v1")
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two keys": ({"api_key_env": "JUDGE_KEY", "api_key_file": "key"}, "api_key_env and api_key_file"),
     "a key in the code": ({"model_kwargs": {"api_key": KEY}}, "model_kwargs names 'api_key'; write api_key_env"),

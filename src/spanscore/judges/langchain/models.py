@@ -104,13 +104,13 @@ def _read_file(file: Path) -> str:
 def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
     """Create the chat model of a name. The name has the syntax of ``init_chat_model``.
 
-    If ``base_url`` is set, the application's key is never sent there. Only a key configured for this judge is, or ``none`` if
-    the client requires a key.
+    If ``base_url`` is set, no key of ``KEYS`` is sent there: only a key configured for this judge, or ``none`` if the client
+    requires a key. So the name must then have a provider: LangChain would guess it from the model's name.
 
     Raises:
-        ConfigurationError: a library is missing (the message has the ``pip install`` line), the provider is unknown, or a
-            setting is invalid; no message contains a key.
-        NotReadyError: the configured variable or file does not contain a key.
+        ConfigurationError: the provider is unknown, or a setting is invalid; no message contains a key.
+        NotReadyError: a library is missing (the message has the ``pip install`` line), or the configured variable or file does
+            not contain a key.
     """
     arguments = dict(client.get("model_kwargs") or {})
     for argument in arguments:
@@ -123,8 +123,13 @@ def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
     key = _read_key(client.get("api_key_env"), client.get("api_key_file"))
     if (address := client.get("base_url")) is not None:
         _check_address(address)
-        arguments["base_url"] = address
-        key = key or (_PLACEHOLDER_KEY if name.partition(":")[0] in KEYS else None)
+        provider, _, model = name.partition(":")
+        if not model:
+            raise ConfigurationError(
+                f"base_url applies only to a judge given as 'provider:model', such as 'openai:{name}'"
+            )
+        arguments |= {"base_url": address, "model_provider": provider}
+        key = key or (_PLACEHOLDER_KEY if provider.replace("-", "_").lower() in KEYS else None)
     if key is not None:
         arguments["api_key"] = SecretStr(key)
     return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
@@ -134,7 +139,8 @@ def named_embeddings(name: str) -> Any:
     """Create the embeddings of a name. The name has the syntax of ``init_embeddings``.
 
     Raises:
-        ConfigurationError: a library is missing (the message has the ``pip install`` line), or the provider is unknown.
+        ConfigurationError: the provider is unknown.
+        NotReadyError: a library is missing (the message has the ``pip install`` line).
     """
     return _named(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
 
@@ -142,13 +148,14 @@ def named_embeddings(name: str) -> Any:
 def _named(name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]) -> Any:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
+        arguments.pop("model_provider", None)
         return openai(openai_class, model, role, arguments)
     try:
         make = getattr(import_module(module), factory_name)
     except ImportError as error:
         raise NotReadyError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
     try:
-        return make(name, **arguments)
+        return make(model if "model_provider" in arguments else name, **arguments)
     except ImportError as error:  # names the provider's package and its pip line
         raise NotReadyError(f"{role} {name!r}: {error}") from error
     except Exception as error:
