@@ -15,6 +15,7 @@ import pytest
 from tests.servers.server import poll
 from tests.service.listening import PROTOBUF, Running, a_request, listening
 
+from spanscore.service import uvicorn_server
 from spanscore.service.uvicorn_server import CONNECTIONS, STRANGERS
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -58,6 +59,24 @@ def test_idle_connections_without_a_token_leave_room_for_who_has_it(tmp_path: Pa
 
     assert codes == [200] * 3
     assert 0 < left <= STRANGERS
+
+
+def test_one_connection_too_many_is_refused_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn_server, "CONNECTIONS", 2)
+
+    def post(client: HTTPConnection) -> int:
+        client.request("POST", "/v1/traces", a_request("a"), PROTOBUF)
+        with client.getresponse() as answer:
+            answer.read()
+            return answer.status
+
+    with listening() as up, ExitStack() as open_ones:
+        first, second, third = (open_ones.enter_context(closing(HTTPConnection(up.http))) for _ in range(3))
+        codes = [post(first), post(second), post(third), post(first), post(second)]
+        second.close()
+        poll(lambda: post(third) == 200, deadline_s=30, what="a place for the third")
+
+    assert codes == [200, 200, 503, 200, 200]
 
 
 @pytest.mark.parametrize(("token", "codes"), [("s3cret", [200, 200]), ("guessed", [401])])

@@ -2,7 +2,8 @@
 
 uvicorn (0.54) has a timeout for idle connections, but none for a head or a body that never ends, and httptools does not limit
 the head. Its default of 5 s for idle connections is about the interval of most exporters, which then find the connection
-closed. So a connection may be idle for long after an authenticated request. Before that request its time and size are limited.
+closed. So a connection may be idle for long after an authenticated request; until then, it must begin one soon. Every request
+has a time limit, and its head a size limit.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class _Bounded(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            self.limit_concurrency = 0  # refuses this connection's requests, and closes it after the answer
         self._close_after(self._limits.first_byte_s)
         self._limits.meet(self)
 
@@ -170,7 +173,6 @@ class HttpListener:
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=CONNECTIONS,
             timeout_keep_alive=IDLE_S,
             timeout_graceful_shutdown=stop_s_of(serve),
             ssl_certfile=None if serve.tls is None else serve.tls.cert,
