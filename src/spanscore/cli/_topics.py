@@ -57,6 +57,7 @@ from spanscore.wiring.metrics import (
 )
 from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
+from spanscore.wiring.spool import refuse_two_queues
 
 Line: TypeAlias = str | Callable[[Sequence[CostPlan]], str]
 """A line of ``check``, or a function that returns it from the known costs of a score of each metric."""
@@ -225,10 +226,7 @@ def _spool(report: ConfigReport) -> Topic:
     settings, spool = report.settings, report.settings.spool
     if spool is None:
         return
-    if settings.limits.job_queue != "memory":
-        yield ConfigurationError(
-            "spool and limits.job_queue are both given, but units wait in one place only; remove one of them"
-        )
+    yield from refusal_of(partial(refuse_two_queues, settings))
     if not spool.score_here and settings.sampling.feedback is not None:
         yield ConfigurationError(
             "sampling.feedback is not possible with spool.score_here: false, because this process judges nothing"

@@ -36,6 +36,14 @@ def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
         yield state.fault
 
 
+def refuse_two_queues(settings: ScorerSettings) -> None:
+    """Raise ConfigurationError if units would wait in a spool and in another queue."""
+    if settings.spool is not None and settings.limits.job_queue != "memory":
+        raise ConfigurationError(
+            "spool and limits.job_queue are both given, but units wait in one place only; remove one of them"
+        )
+
+
 def queue_of(
     settings: ScorerSettings,
     unreadable: Callable[[], None],
@@ -56,10 +64,7 @@ def queue_of(
             settings.limits.job_queue, capacity=settings.limits.queue_size, max_bytes=settings.limits.queue_bytes
         )
         return made
-    if settings.limits.job_queue != "memory":
-        raise ConfigurationError(
-            "spool and limits.job_queue are both given: units wait in one place; leave out one of them"
-        )
+    refuse_two_queues(settings)
     from spanscore.pipeline.spool_queue import SpoolQueue
 
     file = open_spool_file(settings.spool)
