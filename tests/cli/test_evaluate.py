@@ -102,7 +102,7 @@ def test_at_a_budget_the_rest_is_not_asked_and_the_next_run_goes_on(tmp_path: Pa
     assert outcomes(first) == {"kind": {"scored": 4, "budget_exhausted": 2}}
     assert outcomes(second) == {"kind": {"scored": 6}}
     assert (
-        "2 scores ended as 'budget', and nothing was sent for them. Run the command again in the next window"
+        "2 scores ended as budget_exhausted, and nothing was sent for them. Run the command again in the next window"
         in first.stderr
     )
     assert "judge.budget" not in second.stderr

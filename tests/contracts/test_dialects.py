@@ -139,5 +139,5 @@ def test_a_dialect_that_breaks_a_promise_is_turned_away(kind: Any) -> None:
 
 
 def test_every_check_turns_one_of_them_away() -> None:
-    assert never_failing(SampleExtractorContract, map(suite, BROKEN)) == {"test_it_is_a_dialect"}
-    assert "test_it_is_a_dialect" in failing(suite(dict))
+    assert never_failing(SampleExtractorContract, map(suite, BROKEN)) == {"test_it_is_an_extractor"}
+    assert "test_it_is_an_extractor" in failing(suite(dict))

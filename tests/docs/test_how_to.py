@@ -54,7 +54,7 @@ def test_what_a_metric_costs_is_what_the_catalog_counts(metric: str, calls: int,
 
 
 def test_every_outcome_is_said_what_to_do_about() -> None:
-    outcomes = [row[0] for row in rows("find-out-why-a-request-has-no-score.md", "outcome", "it means", "do")]
+    outcomes = [row[0] for row in rows("find-out-why-a-request-has-no-score.md", "outcome", "meaning", "action")]
 
     assert [name for cell in outcomes for name in named(cell)] == [outcome.value for outcome in Outcome]
 

@@ -69,7 +69,7 @@ def test_at_a_budget_the_rest_is_not_asked_no_rate_is_lowered_and_resume_goes_on
     assert document["taken"] == free["taken"]
     assert document["judge_calls"] == 12
     not_attempted = sum(found.get("budget_exhausted", 0) for found in document["outcomes"].values())
-    assert f"{not_attempted} scores ended as 'budget'" in first.stderr
+    assert f"{not_attempted} scores ended as budget_exhausted" in first.stderr
     assert f"--resume {out / 'scores.jsonl'}" in first.stderr
     assert sum(second["taken"].values()) == not_attempted
 

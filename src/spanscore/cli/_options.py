@@ -26,17 +26,26 @@ SourceOfReplay = Annotated[
 UnitsSince = Annotated[
     str,
     typer.Option(
-        metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Default for a trace store: 7d."
+        metavar="TIME",
+        help="Only units that began after this time: 7d or 12h ago, or 2026-07-01T12:00Z. Default for a trace store: 7d.",
     ),
 ]
 UnitsUntil = Annotated[
-    str, typer.Option(metavar="TIME", help="Units that began before: 7d, 12h, or 2026-07-01T12:00Z.")
+    str,
+    typer.Option(metavar="TIME", help="Only units that began before this time: 7d or 12h ago, or 2026-07-01T12:00Z."),
 ]
 TracesSince = Annotated[
-    str, typer.Option(metavar="TIME", help="For a trace store: since 7d (ago, default), 12h, or 2026-07-01T12:00Z.")
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="For a trace store: only traces after this time: 7d (default) or 12h ago, or 2026-07-01T12:00Z.",
+    ),
 ]
 TracesUntil = Annotated[
-    str, typer.Option(metavar="TIME", help="For a trace store: before 7d (ago), 12h, or 2026-07-01T12:00Z.")
+    str,
+    typer.Option(
+        metavar="TIME", help="For a trace store: only traces before this time: 7d or 12h ago, or 2026-07-01T12:00Z."
+    ),
 ]
 ContextTokens = Annotated[
     int | None,
@@ -110,6 +119,6 @@ def budget_spent(unscored: int, how: str) -> str:
         how: the options that continue without paying twice, as in "with --out FILE".
     """
     return (
-        f"judge.budget is spent: {unscored:,} scores ended as 'budget', and nothing was sent for them. Run the command again "
-        f"in the next window (windows are aligned to UTC) {how}, or raise judge.budget."
+        f"judge.budget is spent: {unscored:,} scores ended as budget_exhausted, and nothing was sent for them. Run the command "
+        f"again in the next window (windows are aligned to UTC) {how}, or raise judge.budget."
     )

@@ -48,9 +48,13 @@ def init(
     ] = None,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Also write the JSON Schema to the same folder, and name it in the first line."),
+        typer.Option(
+            "--schema",
+            help=f"Also write the JSON Schema to the same folder, and name it in the first line. An existing {SCHEMA} is "
+            "overwritten, even without --force.",
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing configuration.")] = False,
 ) -> None:
     """Write a first configuration, with comments, that [bold]spanscore check[/bold] passes.
 

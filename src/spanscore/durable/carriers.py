@@ -30,7 +30,9 @@ class HttpCarrier:
 
     Args:
         client: connection to the receiver; closed with the carrier.
-        post: posts a batch, and returns the answer. Called on the thread.
+        outbox: keeps the waiting copies, and decides on retries.
+        post: posts a batch, and returns the answer. Called on the carrier's thread.
+        thread: name of that thread.
     """
 
     def __init__(self, client: OtlpClient, outbox: Outbox, post: Callable[[Batch], BackendAnswer], thread: str) -> None:
@@ -75,7 +77,7 @@ class OtlpCarrier(HttpCarrier):
         self._headers()
 
     def has_arrived(self) -> bool:
-        """Return True, because the answer comes from the scorer itself."""
+        """Return True: a copy is answered only when the scoring process has received it, so no answered copy is in transit."""
         return True
 
     def _post(self, batch: Batch) -> BackendAnswer:
@@ -86,8 +88,8 @@ class OtlpCarrier(HttpCarrier):
         if not answer.is_success:
             log_once(
                 f"remote_scoring {answer.error}",
-                f"units cannot be handed over to {self._settings.shown}: {answer.error}; they wait, and above "
-                "limits.queue_size further ones are queue_full",
+                f"units cannot be handed over to {self._settings.shown}: {answer.error}; units wait; if "
+                "more than limits.queue_size wait, further units end as queue_full",
             )
         return answer
 
@@ -99,11 +101,13 @@ class OtlpCarrier(HttpCarrier):
 class SpooledCarrier:
     """A ``Carrier`` that stores copies in a spool, and sends them from there by another carrier.
 
-    A copy is answered after its commit to the disk, and deleted after its arrival. Any other process with the same spool and
-    the same scorer sends the copies of a process that has ended.
+    A copy is answered after its commit to the disk, and deleted after its arrival. If a process has ended, any other process
+    with a carrier of the same ``kind`` and the same spool sends its copies.
 
     Args:
-        spool: stores the copies; other processes may share it.
+        spool: stores the copies; other processes may share it. Not closed with the carrier.
+        inner: sends the copies; closed with the carrier.
+        kind: kind of the rows in the spool that this carrier stores and sends.
         lost: called with an answered copy that was lost later, and its outcome. Called on any thread.
     """
 
@@ -116,7 +120,9 @@ class SpooledCarrier:
         self._lost = lost
         self._lock = Lock()
         self._sending: set[RowKey] = set()
-        self._asking = self._again = self._closed = False
+        self._is_taking = False  # a query for rows runs
+        self._take_again = False  # a further query is due after it
+        self._closed = False
 
     def begin(self) -> None:
         """Send the copies of processes that have ended."""
@@ -130,7 +136,7 @@ class SpooledCarrier:
 
     def has_arrived(self) -> bool:
         """Return whether the spool has no copies that this process could send."""
-        return not (self._sending or self._asking or self._again)
+        return not (self._sending or self._is_taking or self._take_again)
 
     def state(self) -> str:
         """Return the fault of the disk, or the latest failure to send, in a few words; empty without either."""
@@ -156,18 +162,18 @@ class SpooledCarrier:
         if self._spool.state().expired:
             self._spool.take(_IN_MEMORY, self._kind, self._took_expired, ended_only=True)
         with self._lock:
-            self._again = True
-            if self._asking or self._closed or len(self._sending) >= _IN_MEMORY:
+            self._take_again = True
+            if self._is_taking or self._closed or len(self._sending) >= _IN_MEMORY:
                 return
-            self._asking, self._again = True, False
+            self._is_taking, self._take_again = True, False
             room = _IN_MEMORY - len(self._sending)
         self._spool.take(room, self._kind, self._took)
 
     def _took(self, rows: list[SpoolRow]) -> None:
         with self._lock:
-            self._asking = False
+            self._is_taking = False
             self._sending |= {row.key for row in rows}
-            more = bool(rows) or self._again
+            more = bool(rows) or self._take_again
         for row in rows:
             copy = _copy(row)
             self._inner.send(copy, partial(self._answered, row.key, copy))

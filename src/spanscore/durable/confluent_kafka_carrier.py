@@ -95,7 +95,7 @@ class KafkaCarrier:
             on_delivery("librdkafka refused it")
 
     def has_arrived(self) -> bool:
-        """Return True, because the answer comes from the brokers."""
+        """Return True: a copy is answered only when the brokers have accepted it, so no answered copy is in transit."""
         return True
 
     def state(self) -> str:
@@ -142,6 +142,6 @@ class KafkaCarrier:
         self._fault = _WORDS.get(error.name(), error.name())
         log_once(
             f"remote_scoring kafka {self._fault}",
-            f"nothing can be written to the topic {self._topic}: {self._fault}; units wait, and above limits.queue_size "
-            "further ones are queue_full",
+            f"nothing can be written to the topic {self._topic}: {self._fault}; units wait; if more than "
+            "limits.queue_size wait, further units end as queue_full",
         )

@@ -66,7 +66,7 @@ class JudgeContract:
         assert judge.model, "model must name the model"
         assert judge.model == judge.model == self.make().model, "the same model must have the same name"
 
-    def test_it_answers_or_says_that_it_cannot(self) -> None:
+    def test_it_answers_or_raises_a_judge_error(self) -> None:
         """Any evidence leads to a ``Reply``, or to a ``JudgeError`` with its type; no other exception is raised."""
         judge = self.make()
 
@@ -94,7 +94,7 @@ class JudgeContract:
 
         assert answered[0] == answered[1], "a question is answered on one loop, but not on the next"
 
-    def test_a_question_can_be_taken_back(self) -> None:
+    def test_a_question_can_be_cancelled(self) -> None:
         """A cancelled question ends as cancelled, because a metric continues without it at its deadline."""
         judge = self.make()
 
@@ -183,7 +183,7 @@ class SinkContract:
         lost = self._find_unwritten(metrics)
         assert not lost, f"a unit's scores came in {len(metrics)} calls; these were not written: {lost}"
 
-    def test_explanations_stay_home_unless_they_may_leave(self) -> None:
+    def test_explanations_are_not_written_unless_allowed(self) -> None:
         """Content is exported only on request."""
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(explanation=_QUOTE)]))
 
@@ -260,18 +260,18 @@ class SampleExtractorContract:
         """Return a complete unit with a question and an answer, as the writer of such spans makes it."""
         raise NotImplementedError
 
-    def test_it_is_a_dialect(self) -> None:
+    def test_it_is_an_extractor(self) -> None:
         """It has ``accepts`` and ``extract``."""
         assert isinstance(self.make(), SampleExtractor)
 
     def test_it_reads_its_own(self) -> None:
         """It claims the unit's root, and finds a sample in the unit."""
-        dialect, unit = self.make(), self.unit()
+        extractor, unit = self.make(), self.unit()
 
-        made = dialect.extract(unit)
+        made = extractor.extract(unit)
 
         assert unit.root is not None, "unit() must have a root"
-        assert dialect.accepts(unit.root) is True, "it does not claim the root of its own unit"
+        assert extractor.accepts(unit.root) is True, "it does not claim the root of its own unit"
         assert made.single_turn or made.multi_turn, f"it finds no sample in its own unit: {made.reason}"
 
     def test_it_leaves_evaluations_alone(self) -> None:
@@ -287,12 +287,12 @@ class SampleExtractorContract:
 
     def test_the_same_unit_makes_the_same_samples(self) -> None:
         """The result depends on the spans only, not on the thread or on earlier calls."""
-        dialect, unit = self.make(), self.unit()
+        extractor, unit = self.make(), self.unit()
 
         with ThreadPoolExecutor(1) as thread:
             elsewhere = thread.submit(self.make().extract, unit).result()
 
-        assert dialect.extract(unit) == dialect.extract(unit) == elsewhere
+        assert extractor.extract(unit) == extractor.extract(unit) == elsewhere
 
     def test_a_unit_stays_as_it_was(self) -> None:
         """The extractor must not change the spans."""
@@ -305,23 +305,23 @@ class SampleExtractorContract:
 
     def test_no_payload_makes_it_raise(self) -> None:
         """Any attribute value leads to a sample, or to an outcome with a reason."""
-        dialect = self.make()
+        extractor = self.make()
 
         for unit in _spoilt(self.unit()):
             for span in unit.spans:
-                dialect.accepts(span)
-            _check_dialect(dialect.extract(unit))
+                extractor.accepts(span)
+            _check_samples(extractor.extract(unit))
 
     def test_a_unit_that_lost_spans_is_read_as_well(self) -> None:
         """Any span may be lost, even the root."""
-        dialect, unit = self.make(), self.unit()
+        extractor, unit = self.make(), self.unit()
 
         for lost in unit.spans:
             left = tuple(span for span in unit.spans if span is not lost)
-            _check_dialect(dialect.extract(replace(unit, spans=left, complete=False)))
+            _check_samples(extractor.extract(replace(unit, spans=left, complete=False)))
 
 
-def _check_dialect(made: Samples) -> None:
+def _check_samples(made: Samples) -> None:
     there = made.single_turn is not None or made.multi_turn is not None
     assert there == (made.outcome is None), "there must be either a sample or an outcome"
     assert there or made.reason, "an outcome must have a reason"
@@ -330,7 +330,11 @@ def _check_dialect(made: Samples) -> None:
 
 
 def _spoilt(unit: Unit) -> Iterator[Unit]:
-    """Yield the unit with one odd attribute, with all attributes of a span odd, and with failed and endless spans."""
+    """Yield the unit with odd attributes and odd spans.
+
+    One attribute or all attributes of each span are odd. Also yield the unit whose spans have all failed without an end, and
+    the unit whose spans are each their own parent.
+    """
     for span in unit.spans:
         for spoilt in _odd_attributes(span):
             yield replace(unit, spans=tuple(spoilt if each is span else each for each in unit.spans))
@@ -356,20 +360,22 @@ class SpanNormalizerContract:
         """Return the same span as its writer makes it when content is switched off."""
         raise NotImplementedError
 
-    def test_it_is_a_translation(self) -> None:
+    def test_it_is_a_normalizer(self) -> None:
         """It has ``name``, ``scopes``, ``signatures``, ``accepts`` and ``normalize``."""
         assert isinstance(self.make(), SpanNormalizer)
 
     def test_it_claims_its_own_by_scope_and_by_attributes(self) -> None:
-        """Its span has one of its scopes and one of its marks, and is claimed."""
-        translation, span = self.make(), self.span()
+        """Its span has one of its scopes and one of its signatures, and is claimed."""
+        normalizer, span = self.make(), self.span()
         names = [name.encode() for name in span.attributes]
 
-        assert translation.accepts(span) is True, "it does not claim its own span"
-        assert span.scope.startswith(tuple(translation.scopes)), "the span has none of its scopes"
-        assert any(name.startswith(tuple(translation.signatures)) for name in names), "the span has none of its marks"
+        assert normalizer.accepts(span) is True, "it does not claim its own span"
+        assert span.scope.startswith(tuple(normalizer.scopes)), "the span has none of its scopes"
+        assert any(name.startswith(tuple(normalizer.signatures)) for name in names), (
+            "the span has none of its signatures"
+        )
 
-    def test_it_claims_nothing_without_its_marks(self) -> None:
+    def test_it_claims_no_span_without_its_signatures(self) -> None:
         """Spans of other libraries are not claimed."""
         http = replace(self.span(), scope="opentelemetry.instrumentation.requests", attributes={"http.route": "/"})
 
@@ -377,37 +383,37 @@ class SpanNormalizerContract:
 
     def test_only_genai_names_are_left(self) -> None:
         """All attributes of the result have GenAI names; content has the names of content."""
-        translated = self.make().normalize(self.span())
-        names = (name for name in translated.attributes if name not in semconv.PLAIN_ATTRIBUTES)
+        normalized = self.make().normalize(self.span())
+        names = (name for name in normalized.attributes if name not in semconv.PLAIN_ATTRIBUTES)
         foreign = [name for name in names if not semconv.is_content(name)]
 
         assert foreign == [], f"{foreign} are not GenAI names"
-        assert translated.events == (), "it keeps the span's events"
+        assert normalized.events == (), "it keeps the span's events"
 
-    def test_nothing_that_quotes_is_left_without_content(self) -> None:
+    def test_without_content_removes_all_content(self) -> None:
         """A unit that is kept after its score has no content."""
-        translated = self.make().normalize(self.span())
-        content = [value for name, value in translated.attributes.items() if semconv.is_content(name)]
+        normalized = self.make().normalize(self.span())
+        content = [value for name, value in normalized.attributes.items() if semconv.is_content(name)]
 
         assert content, "it finds no content on its own span"
-        assert translated.no_content is None, "it reports missing content"
-        assert not any(map(semconv.is_content, translated.without_content().attributes)), "some content is left"
+        assert normalized.no_content is None, "it reports missing content"
+        assert not any(map(semconv.is_content, normalized.without_content().attributes)), "some content is left"
 
-    def test_content_that_is_switched_off_is_said(self) -> None:
+    def test_content_that_is_switched_off_is_reported(self) -> None:
         """The unit then has an outcome with this reason, not a score of an empty answer."""
-        translated = self.make().normalize(self.silent())
+        normalized = self.make().normalize(self.silent())
 
-        assert translated.no_content is not None, "no_content must be set"
-        assert translated.no_content.reason, "no_content must have a reason"
-        assert translated.no_content.hint, "no_content must have a hint"
-        assert not any(map(semconv.is_content, translated.attributes)), "there is content"
+        assert normalized.no_content is not None, "no_content must be set"
+        assert normalized.no_content.reason, "no_content must have a reason"
+        assert normalized.no_content.hint, "no_content must have a hint"
+        assert not any(map(semconv.is_content, normalized.attributes)), "there is content"
 
     def test_ids_and_times_stay(self) -> None:
         """The result is the same span."""
         span = self.span()
-        translated = self.make().normalize(span)
+        normalized = self.make().normalize(span)
 
-        assert [getattr(translated, name) for name in _SAME] == [getattr(span, name) for name in _SAME]
+        assert [getattr(normalized, name) for name in _SAME] == [getattr(span, name) for name in _SAME]
 
     def test_a_span_stays_as_it_was(self) -> None:
         """The application's own exporter still has to write the span."""
@@ -420,11 +426,11 @@ class SpanNormalizerContract:
 
     def test_no_payload_makes_it_raise(self) -> None:
         """Any value of an attribute or an event leads to a span with readable content."""
-        translation = self.make()
+        normalizer = self.make()
 
         for span in (*_odd_attributes(self.span()), *_odd_events(self.span())):
-            if translation.accepts(span):
-                dict(translation.normalize(span).attributes)
+            if normalizer.accepts(span):
+                dict(normalizer.normalize(span).attributes)
 
 
 def _odd_attributes(span: SpanData) -> Iterator[SpanData]:
@@ -472,7 +478,7 @@ class ReceiverContract:
         waits = receiver.in_flight(), receiver.next_due_ns(), receiver.drain(time_ns()), receiver.unread_count()
         assert waits == (set(), None, [], 0), "the receiver waits although no unit came in"
 
-    def test_every_event_says_whose_it_is(self) -> None:
+    def test_every_event_names_its_receiver(self) -> None:
         """Several receivers share one event queue."""
         receiver = self._make_receiver()
 
@@ -516,7 +522,7 @@ class ReceiverContract:
 
         assert (before, receiver.unread_count()) == (2, 0), "unread_count must count the units without a read event"
 
-    def test_a_unit_that_runs_is_handed_on_and_counted_at_the_end(self) -> None:
+    def test_drain_hands_on_a_running_unit(self) -> None:
         """``drain`` returns the unit, and the receiver no longer waits for it."""
         receiver = self._make_receiver()
 
@@ -591,7 +597,7 @@ class _Port:
         self.handed_on[facts.key] += 1
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
-        assert key in self.opened_units, "a unit was broken that was not opened"
+        assert key in self.opened_units, "events were lost of a unit that was not opened"
 
     def unit_complete(
         self,

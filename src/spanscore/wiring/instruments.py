@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
 
 
-def _of_spool(line: Pipeline) -> Gauges:
+def _of_spool(pipeline: Pipeline) -> Gauges:
     def read(field: str) -> Callable[[], float]:
-        return lambda: 0.0 if (file := spool_of(line.queue)) is None else getattr(file.state(), field)
+        return lambda: 0.0 if (file := spool_of(pipeline.queue)) is None else getattr(file.state(), field)
 
     return {
         semconv.SPOOL_DEPTH: read("depth"),
@@ -32,56 +32,57 @@ def _of_spool(line: Pipeline) -> Gauges:
     }
 
 
-def telemetry_of(line: Pipeline) -> Telemetry | None:
+def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
     """Return the instruments of a scorer, with every known series from the first collection on; None without instruments.
 
-    The gauges read parts that are made later.
+    The gauges are functions, because they read parts of the pipeline that are created after this call.
 
     Raises:
         ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of spanscore.
     """
-    settings = line.settings
+    settings = pipeline.settings
     if not settings.outputs.instruments:
         return None
 
     def points() -> Mapping[Hashable, GaugeReading]:
-        checked = {} if line.judge_check is None else line.judge_check.points()
-        return {**line.accounts.points(), **checked, **line.points_beside()}
+        """Return the gauges of the accounts, of the judge check, and of a further source of units (Kafka)."""
+        judge_check_points = {} if pipeline.judge_check is None else pipeline.judge_check.points()
+        return {**pipeline.accounts.points(), **judge_check_points, **pipeline.points_beside()}
 
     gauges: Gauges = {
-        semconv.QUEUE_SIZE: lambda: len(line.queue),
-        semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
-        semconv.HOLD_UNITS: lambda: len(line.hold),
-        semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **line.hold.released},
-        semconv.HOLD_LOST: lambda: line.hold.lost,
-        semconv.CAPTURE_REFUSED: lambda: line.ledger.refused,
-        semconv.HEAD_SAMPLING: lambda: line.units.notes.heads,
-        semconv.REDELIVERED: lambda: line.sum_of("redelivered") + getattr(line.queue, "redelivered", 0),
+        semconv.QUEUE_SIZE: lambda: len(pipeline.queue),
+        semconv.QUEUE_CAPACITY: lambda: pipeline.queue.capacity,
+        semconv.HOLD_UNITS: lambda: len(pipeline.hold),
+        semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **pipeline.hold.released},
+        semconv.HOLD_LOST: lambda: pipeline.hold.lost,
+        semconv.CAPTURE_REFUSED: lambda: pipeline.ledger.refused,
+        semconv.HEAD_SAMPLING: lambda: pipeline.units.notes.heads,
+        semconv.REDELIVERED: lambda: pipeline.sum_of("redelivered") + getattr(pipeline.queue, "redelivered", 0),
     }
     telemetry = Telemetry(
         None,
-        line,
-        {**gauges, **({} if settings.spool is None else _of_spool(line))},
+        pipeline,
+        {**gauges, **({} if settings.spool is None else _of_spool(pipeline))},
         points=points,
-        waits=lambda listener: line.accounts.tell_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
+        waits=lambda listener: pipeline.accounts.tell_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
         dimensions=settings.monitoring.dimensions,
-        compared=line.compared,
+        compared=pipeline.compared,
     )
-    refuse_too_many_sums(line.checked)
-    declare_sums(telemetry, line.checked)
+    refuse_too_many_sums(pipeline.checked)
+    declare_sums(telemetry, pipeline.checked)
     return telemetry
 
 
-def sums_in_force(line: Pipeline, telemetry: Telemetry, name: str) -> Mapping[Labels, float]:
-    """Return one instrument's sums without those of evaluator versions that a reload replaced."""
+def sums_in_force(pipeline: Pipeline, telemetry: Telemetry, name: str) -> Mapping[Labels, float]:
+    """Return one instrument's sums without the sums of evaluator versions that a reload replaced."""
     sums = telemetry.sums(name)
-    if not line.retired:
+    if not pipeline.retired:
         return sums
     pairs = ((labels, dict(labels)) for labels in sums)
     return {
         labels: sums[labels]
         for labels, by_name in pairs
-        if (by_name.get(semconv.EVALUATION_NAME), by_name.get(semconv.EVALUATOR_VERSION)) not in line.retired
+        if (by_name.get(semconv.EVALUATION_NAME), by_name.get(semconv.EVALUATOR_VERSION)) not in pipeline.retired
     }
 
 
@@ -102,7 +103,10 @@ def refuse_too_many_sums(checked: CheckedConfiguration) -> None:
 
 
 def declare_sums(telemetry: Telemetry, checked: CheckedConfiguration) -> None:
-    """Create the sums of metrics and second judges with the value 0, if they do not exist."""
+    """Create the sums that do not exist yet, with the value 0.
+
+    They are sums of metrics, of second judges, of units with feedback, of inner units, of feedback results and of judge calls.
+    """
     by_feedback = {} if checked.settings.sampling.feedback is None else checked.of_units
     telemetry.declare(checked.metrics.values())
     telemetry.declare(checked.shadowing.values(), semconv.SOURCE_SHADOW)

@@ -1,4 +1,7 @@
-"""Counts model runs in the histograms of the GenAI conventions, unless another instrumentation counts them."""
+"""Counts model runs in the histograms of the GenAI conventions, unless another instrumentation counts them.
+
+Also finds other libraries that trace LangChain in this process (``neighbours``), and logs them (``announce``).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
 
 # If another library traces LangChain in this process, each run has two span trees, and the operator should be warned.
 #
-# OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run. The
-# wrapper itself is read. So only an active library is named, not an installed one, and no library is imported.
+# OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run. This
+# module inspects the wrapper. It therefore names only libraries that are active, not libraries that are merely installed, and
+# it imports no library.
 
 _log = logging.getLogger("spanscore")
 _KNOWN: Final = {
@@ -34,32 +38,37 @@ _KNOWN: Final = {
     "opentelemetry.instrumentation.langchain": "OpenLLMetry",
 }
 _SPANS_ONLY: Final = "OpenInference "
-"""The only library without instruments; every other library that traces LangChain may have them, as OpenLLMetry does."""
-_HOME: Final = "langchain_core"
-_NOBODY: Final = frozenset({_HOME, "builtins"})
+"""Prefix of the name of the only library that emits spans but no metrics. Every other library that traces LangChain may emit
+metrics, as OpenLLMetry does.
+"""
+_LANGCHAIN: Final = "langchain_core"
+"""Package that contains ``BaseCallbackManager``."""
+_NOT_TRACERS: Final = frozenset({_LANGCHAIN, "builtins"})
+"""Packages of functions and wrappers that belong to no tracer."""
 _DEEPEST: Final = 32
 """Maximum number of wrappers that are followed, because a wrapper may refer to itself."""
 
-_said: set[str] = set()
+_announced: set[str] = set()
+"""Names of the tracers that this process has logged."""
 
 
 def neighbours() -> list[str]:
-    """Return the libraries that trace LangChain now, outermost first:
-    ``OpenInference (openinference.instrumentation.langchain)``.
+    """Return the libraries that trace LangChain now, outermost first; empty without such a library. Never raises.
 
-    Empty without such a library. Never raises. The call takes some microseconds, so do not repeat it for every run.
+    Example of a name: ``OpenInference (openinference.instrumentation.langchain)``. The call takes some microseconds, so do not
+    repeat it for every run.
     """
-    callbacks = sys.modules.get(f"{_HOME}.callbacks")  # not loaded: there is nothing to trace
+    callbacks = sys.modules.get(f"{_LANGCHAIN}.callbacks")  # not loaded: there is nothing to trace
     manager = getattr(callbacks, "BaseCallbackManager", object)
-    modules = [m for m in _modules(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOBODY]
+    modules = [m for m in _modules(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOT_TRACERS]
     return [_format_name(module) for module in dict.fromkeys(modules)]
 
 
 def announce(active: Sequence[str]) -> None:
     """Log each other tracer of LangChain as a warning, once per process, even with several scorers."""
     for name in active:
-        if name not in _said:
-            _said.add(name)
+        if name not in _announced:
+            _announced.add(name)
             _log.warning(
                 "%s also traces LangChain in this process. Its spans are unchanged; each run is scored once, on spanscore's"
                 " own span. capture=Capture(enabled=False) with a ScoringSpanProcessor scores on its spans instead.",
@@ -75,7 +84,7 @@ def who_counts(active: Sequence[str]) -> str | None:
 def _modules(function: Any) -> Iterator[str]:
     """Yield the module of each wrapper around a function, outermost first, and of the function."""
     for _ in range(_DEEPEST):
-        yield _module(getattr(function, "_self_wrapper", function))  # wrapt keeps the wrapper there
+        yield _module(getattr(function, "_self_wrapper", function))  # wrapt's proxy keeps its wrapper in this attribute
         function = getattr(function, "__wrapped__", None)
         if function is None:
             return
@@ -84,7 +93,7 @@ def _modules(function: Any) -> Iterator[str]:
 def _module(wrapper: Any) -> str:
     """Return the module in which a wrapper was written: ``functools.wraps`` copies ``__module__``, but not the globals."""
     if isinstance(wrapper, FunctionType):
-        return str(wrapper.__globals__.get("__name__", _HOME))
+        return str(wrapper.__globals__.get("__name__", _LANGCHAIN))
     return type(wrapper).__module__
 
 
@@ -94,7 +103,7 @@ def _format_name(module: str) -> str:
 
 
 _SETS: Final = MAX_SETS // 2
-"""Number of label sets; each is two sets of the token histogram: input and output."""
+"""Maximum number of label sets; each is two sets of the token histogram: input and output."""
 _RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
 _TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
 _SOME_MISSING: Final = "runs below unsampled spans are missing in the metrics of model runs"
@@ -108,7 +117,8 @@ class ModelMetrics:
 
     Attributes:
         off: reason for which runs are not counted; empty while they are counted.
-        overflowed: number of runs with models counted as ``other``, because there were too many different models.
+        overflowed: number of replacements of a label set by ``other``, because there were too many different sets. A failed run
+            may add two.
     """
 
     def __init__(self) -> None:

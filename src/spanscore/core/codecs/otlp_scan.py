@@ -19,8 +19,8 @@ from spanscore.core.codecs.otlp_span import IS_REMOTE
 # An export request with only its outline decoded: resources, scopes and spans are bytes in it.
 #
 # The field numbers are those of opentelemetry-proto (``ExportTraceServiceRequest``, ``ResourceSpans``, ``ScopeSpans``,
-# ``Span``). A message there is *repeated* bytes here: protobuf merges a repeated message, and joined bytes have the same
-# effect.
+# ``Span``). A field that is one message in opentelemetry-proto is repeated bytes in this skeleton. If such a field occurs
+# twice, protobuf merges the two messages; joining their bytes has the same effect.
 
 _BYTES, _TEXT, _FIXED32, _FIXED64 = (
     FieldDescriptorProto.TYPE_BYTES,
@@ -76,7 +76,7 @@ SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.
 
 # --- wire ids -------------------------------------------------------------------------------------------------------
 
-# The bytes of a span, in the body of its request → its ids, read at their expected positions; otherwise by a decoder.
+# Ids are read at their expected positions in the bytes of a span. A decoder reads all other spans.
 #
 # SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last.
 
@@ -84,23 +84,38 @@ _ROW = Struct(">5s16sH8sH8s").unpack_from
 _FRONT = Struct(">H16sH8sH8s").unpack_from
 _END = Struct(">H8sH8sH16s").unpack_from
 _NAMED = Struct(">BxB8xB8x").unpack_from
+_FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
+"""Tags of fields 1 to 3 of a message above the spans, each with a length: field 2 of a ``ScopeSpans`` is a span, field 3 is the
+schema's URL.
+"""
+_ANOTHER_BYTE: Final = 0x80
+"""Bit of a byte of a number, such as a length: another byte follows."""
 _IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
+"""Number of bytes of the three ids, of the flags, and of both together, with tags and lengths."""
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
 """Tags of the trace id, the span id and the parent id, each with its length."""
 _FIRST: Final = _FIRST_TAG.to_bytes(2)
 _PARENT: Final = _THIRD_TAG.to_bytes(2)
-_NAME_AT, _NAME, _NAMED_SIZE = 28, 0x2A, 20
+_NAME_AT: Final = 28
+"""Position of the name's tag in a span without parent and tracestate."""
+_NAME: Final = 0x2A
+"""Tag of the name."""
+_NAMED_SIZE: Final = 20
+"""Number of bytes of kind, start and end, which follow the name, with their tags."""
 _KIND_SIZE, _PARENT_SIZE = 2, 10
+"""Number of bytes of the kind and of the parent id, with tags and lengths."""
 TIMES_SIZE: Final = _NAMED_SIZE - _KIND_SIZE
 """Bytes of a span's start and end with their tags."""
 _KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
 """The tags after the name: a kind of one byte, start and end."""
-_ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
-"""A span with its own tag and a length in two bytes, as most have; the first length byte has the bit for another byte."""
+_ROW_SIZE: Final = 47
+"""Minimum number of bytes of a span with its tag, a length of two bytes, three ids and flags."""
 _TOO_FAR: Final = 1 << 40
 """Number of bytes beyond any request."""
-_FLAG, _REMOTE_BIT = 0x85, 2
-"""First byte of the flags' tag; and the bit of the flags' second byte that is set only if the parent is known to be remote."""
+_FLAG: Final = 0x85
+"""First byte of the tag of the flags."""
+_REMOTE_BIT: Final = 2
+"""Bit in the second byte of the flags' value; set only if the parent is known to be remote."""
 _LOCAL_FLAGS: Final = frozenset(
     bytes((_FLAG, 1, trace, has_is_remote, 0, 0)) for trace in range(4) for has_is_remote in (0, 1)
 )
@@ -112,15 +127,20 @@ _UNREADABLE: Final = "a span that cannot be read"
 
 
 class _Steps(dict[bytes, int]):
-    """First bytes of a span in the SDKs' form, up to its trace id's tag → bytes to the next span; for the lengths seen, 16,256
-    at most.
+    """Maps the first five bytes of a span in the SDKs' form to the number of bytes to the next span.
+
+    The five bytes are the tag, two length bytes, and tag and length of the trace id. An entry is added for each length that
+    occurs, 16,340 at most.
     """
 
     def __missing__(self, begin: bytes) -> int:
-        """Return a number beyond any request unless the span is long enough and begins with its trace id."""
+        """Return the distance to the next span.
+
+        Return ``_TOO_FAR`` if the length has not two bytes, the span is too short, or it does not begin with its trace id.
+        """
         tag, low, high, *first = begin
-        size = low + _MORE * high - _MORE
-        if tag != _SPAN_TAG or not high < _MORE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
+        size = low + _ANOTHER_BYTE * high - _ANOTHER_BYTE
+        if tag != _SECOND_FIELD or not high < _ANOTHER_BYTE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
             return _TOO_FAR
         self[begin] = size + 3
         return size + 3
@@ -129,10 +149,10 @@ class _Steps(dict[bytes, int]):
 _STEPS: Final = _Steps()
 
 SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
-"""Position of one valid span in the body of its request. A plain tuple, because one is built and read for every span.
+"""Ids and position of one valid span in the body of its request. A plain tuple, because one is built and read for every span.
 
-The first four items are those of ``WireSpan``; then start and end of its message, and the W3C ``tracestate``, None if it was
-not read.
+Items: trace id, span id, parent id (empty without a parent), whether the parent is known to be remote, start and end of the
+message in the body, and the W3C ``tracestate`` (None if it was not read).
 """
 
 
@@ -150,7 +170,7 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
         state = None
         if third != _THIRD_TAG:
             parent_id = state = _no_parent(body, at + 3, stop)
-        if trace_id != trace:  # neighbours mostly have the same, which is then hashed once
+        if trace_id != trace:  # consecutive spans mostly share a trace id, which is then checked and hashed only once
             if trace_id in _NONE:
                 break
             trace = trace_id
@@ -187,19 +207,20 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
 
 
 def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
-    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):  # also if its ids come last
-        return None
+    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):
+        return None  # also for a root whose ids come last (the Collector's order)
     return trace_id, span_id, b"", False, start, end, b""
 
 
 def _no_parent(body: bytes, start: int, end: int) -> bytes:
     """Return empty bytes for a span without parent and tracestate: the name follows the ids. Otherwise return zeros.
 
-    Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later.
+    Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
+    safeguard, the bytes of the parent's tag must not occur later.
     """
     length = body[start + _NAME_AT + 1]
     named = start + _NAME_AT + 2 + length
-    if body[start + _NAME_AT] != _NAME or length >= _MORE or named + _NAMED_SIZE > end:
+    if body[start + _NAME_AT] != _NAME or length >= _ANOTHER_BYTE or named + _NAMED_SIZE > end:
         return _NO_SPAN
     if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
         return _NO_SPAN
@@ -213,7 +234,12 @@ def times_in(body: bytes, start: int, end: int) -> bytes:
         at += _PARENT_SIZE
     length = body[at + 1]
     named = at + 2 + length
-    if body[at] != _NAME or length >= _MORE or named + _NAMED_SIZE > end or _NAMED(body, named) != _KIND_AND_TIMES:
+    if (
+        body[at] != _NAME
+        or length >= _ANOTHER_BYTE
+        or named + _NAMED_SIZE > end
+        or _NAMED(body, named) != _KIND_AND_TIMES
+    ):
         head = SpanHead.FromString(body[start:end])
         times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
         return bytes(times.SerializeToString())
@@ -252,12 +278,8 @@ def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
 # Bytes are not copied, and only the ids of a span are read. Protobuf reads all other requests: with unknown fields, or with a
 # repeated field that should occur once.
 
-_FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
-"""Tags of fields 1 to 3, each with a length; field 3 is the schema's URL."""
 _SDKS, _COLLECTORS = (_FIRST_FIELD, _SECOND_FIELD), (_SECOND_FIELD, _FIRST_FIELD)
 """Order of resource and scopes in a ``ResourceSpans``, for SDKs and for the Collector."""
-_ANOTHER_BYTE: Final = 0x80
-"""Bit of a byte of a number: another byte follows."""
 _TWO_MORE: Final = _ANOTHER_BYTE + (_ANOTHER_BYTE << 7)
 _LONGEST: Final = 5
 """Maximum number of bytes of a length: protobuf has none of more than 2 GiB."""
@@ -284,9 +306,10 @@ class ScopePlace(NamedTuple):
 
 
 def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
-    """Return the scopes of an ``ExportTraceServiceRequest``; None if it does not have the form of the SDKs, or is invalid.
+    """Return the scopes of an ``ExportTraceServiceRequest``.
 
-    ``rejected`` receives error → number of invalid spans.
+    None if a message has an unknown field, repeats a field that should occur once, or is invalid. ``rejected`` receives error →
+    number of invalid spans.
     """
     whole = _one_scope(body, rejected)
     if whole is not None:
@@ -321,7 +344,7 @@ def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
 
 
 def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return one ``ScopeSpans`` and read its spans; None if it has other fields."""
+    """Return one ``ScopeSpans`` and read its spans; None if it has other fields, a repeated scope, or is invalid."""
     spans: list[SpanPlace] = []
     of = _parts(body, *place, partial(_spans, spans, rejected))
     return None if of is None or len(of[0]) > 1 else ScopePlace(resource, _message(body, of[0]), schema, of[2], spans)
@@ -350,8 +373,9 @@ _Parts = tuple[list[_Place], list[_Place], str]
 
 
 def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
-    """Return the positions of a message's fields; None if it has other fields than the three, or a field exceeds it.
+    """Return the positions of a message's fields.
 
+    None if the message has other fields than the three, a field exceeds it, or the schema URL is repeated or not UTF-8.
     ``read`` reads consecutive second fields and returns their end; those fields are then left out of the result.
     """
     first: list[_Place] = []

@@ -19,6 +19,7 @@ _ERROR: Final = re.compile(
     r"|denied|forbidden|invalid)\b",
     re.IGNORECASE,
 )
+"""Words with which a tool's result reports a failure."""
 _ADMITS: Final = re.compile(
     r"\?|\b(?:can(?:no|')t|could(?: not|n't)|unable|failed|error|not (?:find|found|possible|available|work)|sorry|unfortunately"
     r"|no such|problem)\b",
@@ -27,6 +28,7 @@ _ADMITS: Final = re.compile(
 """Words with which an agent reports a failure, and the sign of a question to the user."""
 _ITEM: Final = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*•])\s+(\S.*)$", re.MULTILINE)
 _SEVERAL: Final = 2
+"""Minimum number of items of a list that counts as a plan."""
 
 
 class _Call(NamedTuple):
@@ -79,7 +81,7 @@ def _up_to_user(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
 def _row(call: _Call, fault: str | None) -> dict[str, Any]:
     return {
         "call": call.number,
-        "reason": fault or "Nothing in its words speaks against it.",
+        "reason": fault or "Its words show no fault.",
         "verdict": int(not fault),
     }
 
@@ -90,9 +92,10 @@ def _plain(name: str) -> str:
 
 
 def _judge_selection(prompt: Prompt) -> Mapping[str, Any]:
-    """Call a tool wrong if it is not on offer, or if it shares no word with the request and an unused tool does.
+    """Judge a tool as wrong if it was not offered, or if it shares no word with the request and an unused tool does.
 
-    Words of the message that makes the call count as words of the request.
+    For the called tool, words of the message that makes the call also count as words of the request. Without offered tools,
+    every call is right.
     """
     offered = {str(tool["name"]): tool for tool in prompt.evidence.get("tools", ())}
     texts = {name: f"{_plain(name)} {tool.get('description', '')}" for name, tool in offered.items()}
@@ -118,13 +121,16 @@ def _shares_word(request: str, text: str) -> bool:
 
 
 def _judge_arguments(prompt: Prompt) -> Mapping[str, Any]:
-    """Call arguments wrong if most words of a value, or a number, are in no earlier message and not in the tool's schema."""
+    """Judge arguments as wrong if a value has less than half of its words and numbers in earlier messages or the tool's schema.
+
+    A value without numbers is also right if one of these texts contains it literally.
+    """
     definitions = {str(tool["name"]): str(tool.get("parameters", "")) for tool in prompt.evidence.get("tools", ())}
     return {"calls": [_row(call, _foreign(call, definitions.get(call.tool, ""))) for call in _calls(prompt)]}
 
 
 def _foreign(call: _Call, schema: str) -> str | None:
-    """Return the objection to a value that is in no earlier message; None without such a value."""
+    """Return the objection to the first value that is neither in earlier messages nor in the schema; None without one."""
     context = f"{call.before}\n{schema}"
     for value in _leaves(call.args):
         text = str(value)
@@ -144,7 +150,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _judge_steps(prompt: Prompt) -> Mapping[str, Any]:
-    """Call a call needless if an earlier one for the same request, which did not fail, has the same tool and words."""
+    """Judge a tool call as needless if an earlier call for the same request did not fail and has the same tool and words."""
     seen: set[tuple[str, ...]] = set()
     rows = []
     for call in _calls(prompt):
@@ -157,7 +163,7 @@ def _judge_steps(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _judge_recovery(prompt: Prompt) -> Mapping[str, Any]:
-    """Call a failure ignored if no different tool call and no word about it follows."""
+    """Judge a failure as ignored if neither a different tool call nor a word about the failure follows."""
     rows = []
     for call in _calls(prompt):
         failed = bool(_ERROR.search(call.result))
@@ -168,7 +174,7 @@ def _judge_recovery(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _reacts(message: Mapping[str, Any], call: _Call) -> bool:
-    """Whether a message after a failed call makes another call, or speaks of the failure."""
+    """Return whether a message after a failed call makes a different call, or has a word about the failure."""
     if message["role"] != "assistant":
         return False
     made = [(other["name"], other["args"]) for other in message.get("tool_calls", ())]
@@ -178,7 +184,11 @@ def _reacts(message: Mapping[str, Any], call: _Call) -> bool:
 
 
 def _judge_plan(prompt: Prompt) -> Mapping[str, Any]:
-    """Take the agent's last list before a tool call for its plan; a step was taken if such a call has half of its words."""
+    """Judge each step of the agent's plan as taken if a tool call has at least half of the step's words and numbers.
+
+    The plan is the agent's last list of at least two items with a tool call in or after its message, or the last such list if
+    the conversation has no tool calls. Only these calls are compared.
+    """
     messages = messages_in(prompt, _CONVERSATION)
     calls_tools = any("tool_calls" in message for message in messages)
     for place in reversed(range(len(messages))):
@@ -190,7 +200,7 @@ def _judge_plan(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _calls_from(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the tool calls of messages; calls of the first message are included only if its plan is a text."""
+    """Return the tool calls of messages; calls of the first message only if none of them has a list as an argument."""
     first, *later = messages
     own = [] if _list_arguments(first) else [first]
     return [call for message in (*own, *later) for call in message.get("tool_calls", ())]
@@ -203,7 +213,7 @@ def _step(step: str, made: Sequence[Words]) -> dict[str, Any]:
 
 
 def _plan_in(message: Mapping[str, Any]) -> list[str]:
-    """Return the items of a list in the agent's text, or else among the arguments of its calls (a tool for tasks)."""
+    """Return the items of the lists in the agent's text; without one, of the lists among its calls' arguments (a task tool)."""
     if message["role"] != "assistant":
         return []
     return _ITEM.findall(str(message.get("content", ""))) or _list_arguments(message)

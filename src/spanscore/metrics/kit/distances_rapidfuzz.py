@@ -33,6 +33,6 @@ def similarity(measure: str) -> Similarity:
         from rapidfuzz import distance
     except ImportError as error:
         raise MissingExtraError("rapidfuzz", "text") from error
-    distance_of = cast("Similarity", getattr(distance, DISTANCE_MEASURES[measure]).normalized_distance)
+    distance_of = cast("Callable[[str, str], float]", getattr(distance, DISTANCE_MEASURES[measure]).normalized_distance)
     # Versions disagree about the Jaro distance of two empty strings.
     return lambda one, other: 1.0 if one == other else 1.0 - distance_of(one, other)

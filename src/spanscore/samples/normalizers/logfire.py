@@ -45,7 +45,7 @@ _EVENTS, _ALL_EVENTS = "events", "all_messages_events"
 _OWN: Final = frozenset({_REQUEST, _RESPONSE, _EVENTS, _ALL_EVENTS})
 _KIND, _LOG = "logfire.span_type", "log"
 _NOT_READ: Final = semconv.EMBEDDINGS
-"""Operation given to spans that are to be ignored. It is that of embeddings, because units never contain such spans."""
+"""Operation of ignored spans: that of embeddings, because units never contain spans of embeddings."""
 _OPERATIONS: Final[Mapping[str, str]] = {
     "OpenAI Agents trace": semconv.INVOKE_WORKFLOW,
     "Agent run": semconv.INVOKE_AGENT,
@@ -68,8 +68,8 @@ _ANSWERED: Final = frozenset(
 """Attributes that show that a request was answered. A client's span with none of them is a streamed request."""
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (logfire)",
-    "Logfire writes it with every call: set trace_include_sensitive_data of the agents' RunConfig, or Logfire's scrubbing"
-    " accordingly",
+    "Logfire writes content by default. It was switched off or removed: set trace_include_sensitive_data=True in the agents'"
+    " RunConfig, or change Logfire's scrubbing so that it keeps the content",
 )
 
 
@@ -81,7 +81,11 @@ class Logfire:
     signatures: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
 
     def accepts(self, span: SpanData) -> bool:
-        """Return whether a span has a scope of ``scopes``, or Logfire's call attributes and not Pydantic AI's scope."""
+        """Return whether a span has a scope of ``scopes``, or is a call that Logfire wrote in another scope.
+
+        Such a call has ``logfire.span_type``, an attribute with content, and an operation, a system or ``all_messages_events``.
+        Spans in Pydantic AI's scope are not accepted, because they have a normalizer of their own.
+        """
         if span.scope in self.scopes:
             return True
         raw = wire_of(span)
@@ -113,7 +117,7 @@ def _operation(span: SpanData, raw: Mapping[str, Any]) -> str:
     operation = stated if isinstance(stated, str) else _operation_of_old_span(span, raw)
     if _REQUEST not in raw:
         return operation
-    if operation == semconv.GENERATE_CONTENT:  # it generates images
+    if operation == semconv.GENERATE_CONTENT:  # with request_data Logfire uses it only for OpenAI's image generation
         return _NOT_READ
     return _NOT_READ if is_streamed_request(raw) and span.status != "error" else operation
 
@@ -126,7 +130,10 @@ def is_streamed_request(attributes: AttributeLookup) -> bool:
 
 
 def _operation_of_old_span(span: SpanData, raw: Mapping[str, Any]) -> str:
-    """Return the operation of an older Logfire's span, which names none. Only agent runs and requests for text are read."""
+    """Return the operation of a span of an older Logfire, which has no operation attribute.
+
+    It is ``_NOT_READ`` unless the span is an agent run or a request for text.
+    """
     if _ALL_EVENTS in raw:
         return semconv.INVOKE_AGENT
     return semconv.CHAT if _EVENTS in raw or span.name.startswith(_CALLS) else _NOT_READ

@@ -64,7 +64,9 @@ _CONTENT_PREFIXES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.RETRIEVAL: _FOUND,
     semconv.RERANK: _FOUND,
 }
-"""Operation → prefixes of attributes with content, in addition to input and output; other spans only repeat these two."""
+"""Operation → prefixes of attributes with content, in addition to input and output. Spans of other operations have content only
+in input and output; their other attributes repeat it.
+"""
 _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.REQUEST_MODEL: (semconv.LLM_REQUEST_MODEL_NAME, semconv.LLM_MODEL_NAME),
     semconv.RESPONSE_MODEL: (semconv.LLM_RESPONSE_MODEL_NAME,),
@@ -162,7 +164,10 @@ def _call_id(raw: Mapping[str, Any]) -> Any:
 
 
 def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:
-    """Return an input or output: parsed if its mime type is JSON, else as a text, even ``5`` or ``true``."""
+    """Return an input or output: parsed if its mime type is JSON or it is a printed Python dict or list of dicts.
+
+    Any other value is a text, even ``5`` or ``true``.
+    """
     value = raw_content.get(name)
     parsed_value = from_wire(value) if isinstance(value, str) and "json" in str(raw_content.get(mime_type)) else value
     is_printed = isinstance(parsed_value, str) and parsed_value.startswith(_PYTHON)
@@ -199,7 +204,7 @@ def _definition(fields: Mapping[str, Any]) -> Any:
 
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    # LangChain's dump has ids, which distinguish history.
+    # A dump by LangChain has message ids, by which earlier messages of the conversation are recognised.
     is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith('{"messages": [[')
     prompts = prompts_in(_input(raw_content)) if is_dump else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None) or _prompts(raw_content)
@@ -255,7 +260,8 @@ def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     query = raw_content.get(semconv.RERANKER_QUERY, raw_content.get(semconv.INPUT_VALUE))
     output = unfolded(_output(raw_content))
     dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
-    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # otherwise only the dump has ids
+    # If the output is a dump of LangChain's documents, it is preferred, because only the dump has their ids.
+    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):
         names = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS)
         flat = (fields for name in names for fields in positions(raw_content, name))
         dumped = [_flat_document(fields) for fields in flat] or dumped
@@ -276,4 +282,4 @@ _RENDERERS: Final[Mapping[str, Render]] = {
     semconv.RETRIEVAL: _retrieval,
     semconv.RERANK: _retrieval,
 }
-"""Operation → function that makes its content; other operations use the root's."""
+"""Operation → function that makes its content; other operations use ``_root``."""
