@@ -107,6 +107,21 @@ def test_cases_that_the_condition_leaves_out_do_not_count():
     assert (metric.no_score, metric.unscored, metric.incomplete) == ({}, 0.0, False)
 
 
+def test_a_bound_without_any_score_is_incomplete_and_names_no_baseline():
+    metric = held(None, [not_applicable(1)], max_drop={}, least={"grounded": 0.5})
+
+    assert (metric.incomplete, metric.lacks) == (True, "no case has a score")
+
+
+def test_a_drop_without_a_common_case_is_incomplete():
+    other = replace(row(2, 1.0), metric="other")
+    result = Result(rows=[row(1, 1.0), other], samples=2, scales={"grounded": UNIT_INTERVAL, "other": UNIT_INTERVAL})
+
+    grounded, _ = checked(QualityBounds([row(2, 1.0), other], {"grounded": 0.1}, replaces=True), result).metrics
+
+    assert (grounded.incomplete, grounded.lacks) == (True, "no case has a score in this run and in the baseline")
+
+
 def test_a_case_counts_that_had_a_score_and_is_not_applicable_now():
     metric = held(rows([1.0] * 4), [*rows([1.0] * 3), not_applicable(4)])
 

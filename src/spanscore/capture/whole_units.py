@@ -39,7 +39,7 @@ class ImmediateReceiver:
         """Do nothing: units are handed on when they are read."""
 
     def next_due_ns(self) -> int | None:
-        """Return None if no unit waits for a time."""
+        """Return None, because no unit waits."""
         return None
 
     def in_flight(self) -> set[UnitKey]:
@@ -60,14 +60,16 @@ class ImmediateReceiver:
 
 
 _Submission = tuple[Unit, Samples, PendingSpan | None, bool]
-"""A unit with its samples, its pending span, and whether it is scored at the sampling rate only."""
+"""A unit with its samples, its pending span (None if the application ends the span), and whether it is scored at the sampling
+rate only.
+"""
 
 
 class SubmittedSamples(ImmediateReceiver):
     """The receiver of ``submit()``. A sample is a complete unit, on the current span or on a new span.
 
     Args:
-        intake: the first parts.
+        intake: the intake to use first; ``connect`` replaces it.
         tracer: function that returns the tracer of the capture scope.
 
     Attributes:
@@ -80,7 +82,10 @@ class SubmittedSamples(ImmediateReceiver):
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use these parts from now on, and count from zero. Spans that carry a sample carry it in a child, too."""
+        """Use this intake from now on, and count from zero.
+
+        In a forked child process, a span that already carries a sample stays claimed.
+        """
         self._intake, self._event_queue, self._port, self._turns = intake, intake.event_queue, intake.port, intake.turns
         self._submitted = self._read = self.unsampled = 0
 
@@ -117,7 +122,10 @@ class SubmittedSamples(ImmediateReceiver):
         return self._submitted - self._read
 
     def _span(self) -> tuple[Span, int, PendingSpan | None]:
-        """Return the sample's span, its end time, and the pending span to end; None if the application ends the span."""
+        """Return the sample's span, its end time, and the pending span.
+
+        If the application ends the span, None replaces the pending span.
+        """
         now_ns = time_ns()
         span = get_current_span()
         ids = span.get_span_context()
@@ -156,9 +164,9 @@ class StoredUnits(ImmediateReceiver):
     """Hands on complete units that were read from a store. Their spans were exported long ago.
 
     Attributes:
-        intake: the first parts.
+        intake: the intake to use first; ``connect`` replaces it.
         open_units: function that returns the number of units in scoring.
-        ready: called with each unit; the first call chooses providers and starts the span thread.
+        ready: called before each unit is accepted; the first call chooses providers and starts the span thread.
         replayed: function that returns the progress of the replay; None without a replay.
         units: number of accepted units; each revision counts.
     """
@@ -174,7 +182,7 @@ class StoredUnits(ImmediateReceiver):
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use these parts from now on, and count from zero."""
+        """Use this intake from now on, and count from zero."""
         self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
         self.units = self._read = 0
 
@@ -184,7 +192,10 @@ class StoredUnits(ImmediateReceiver):
         return self.units - self._read + self.open_units()
 
     def decisions(self, unit: Unit) -> Mapping[str, Decision]:
-        """Return the sampling decision of each metric on a unit. A rule on a missing score counts as matching."""
+        """Return the sampling decision of each metric on a unit.
+
+        The scores of a unit are not known here, so a rule that reads a score counts as matching.
+        """
         facts = unit.facts()
         return {metric.name: self._sampler.decide(facts, metric.name) for metric in self.metrics}
 

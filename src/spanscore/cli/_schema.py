@@ -61,7 +61,8 @@ def meaning_of(section: type[BaseModel], key: str) -> str:
     held = next((kind for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields")), None)
     if not meaning and held is not None:
         meaning = summary_of(held).partition("\n\n")[0]
-    return re.sub(r"\bNone\b", "`null`", meaning[:1].upper() + meaning[1:])
+    meaning = re.sub(r"\b(?:True|False)\b", lambda word: f"`{word[0].lower()}`", meaning[:1].upper() + meaning[1:])
+    return re.sub(r"\bNone\b", "`null`", meaning)
 
 
 # --- schema ---------------------------------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ def evaluate(
         float,
         typer.Option(
             metavar="SHARE",
-            help="Allowed share of a metric's cases without a score; cases that its applies_when excludes do not count.",
+            help="Allowed share of a metric's cases without a score. Cases that its applies_when excludes do not count, "
+            "unless they have a score in the baseline.",
         ),
     ] = 0.05,
     junit: Annotated[
@@ -129,13 +130,14 @@ def evaluate(
     [bold]spanscore evaluate samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out
     scores.jsonl[/bold]
 
-    Ctrl-C keeps the scores so far; the same command continues from there, with --batch also a day later. Samples without a
-    score are counted by reason and are in no mean.
+    Ctrl-C keeps the scores so far. With --out, the same command continues from there, with --batch also a day later. Samples
+    without a score are counted by reason and are in no mean.
 
     With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than
     --max-drop and by more than noise, or is below --min. The exit code is 3 if more than --max-unscored of a metric's cases
     have no score.
-    Unreadable lines and missing cases of the baseline count as unscored; cases that the metric's applies_when excludes do not.
+    Unreadable lines and missing cases of the baseline count as unscored. Cases that the metric's applies_when excludes do not
+    count, unless they have a score in the baseline.
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
     source = "standard input" if file == "-" else printable(file)

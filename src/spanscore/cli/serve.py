@@ -29,8 +29,9 @@ def serve(
 ) -> None:
     """Receive spans over OTLP, from any language or a Collector, score them by a configuration, and send the scores.
 
-    Options override the section [bold]serve[/bold] of the file. Scores are sent by OTEL_EXPORTER_OTLP_*. A proxy without such
-    an endpoint sends scores to the backend of its spans. Needs the extra [bold]serve[/bold].
+    Options override the section [bold]serve[/bold] of the file. Scores are sent to the endpoint that the OTEL_EXPORTER_OTLP_*
+    variables set. A proxy without such an endpoint sends scores to the backend of its spans. Needs the extra
+    [bold]serve[/bold].
 
     SIGHUP reads the configuration again. SIGTERM stops the server: new requests are rejected, and scoring has
     [bold]serve.drain[/bold] to finish; the exit code is 0.

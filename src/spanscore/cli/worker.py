@@ -154,7 +154,8 @@ def worker(
     """Score units that other processes captured: from a spool of this machine, a topic of traces, or both.
 
     Use the same configuration as the applications. The sections [bold]spool[/bold] and [bold]kafka[/bold] are the sources. Any
-    number of workers share the work. Scores are sent by OTEL_EXPORTER_OTLP_*. A topic needs the extra [bold]kafka[/bold].
+    number of workers share the work. Scores are sent to the endpoint that the OTEL_EXPORTER_OTLP_* variables set. A topic needs
+    the extra [bold]kafka[/bold].
 
     SIGHUP reads the configuration again. After SIGTERM the worker stops reading. Scoring then has [bold]worker.drain[/bold] to
     finish; the exit code is 0.

@@ -281,8 +281,8 @@ class ShadowSettings(ChatModelSettings):
     """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``), which gets the same units; counts
     are separate.
 
-    Missing keys are inherited from ``judge``, except its fallback. Address, key and parameters are inherited only if the
-    provider is the same.
+    Omitted keys are taken from ``judge``, except ``fallback``. The address, the key and ``model_kwargs`` are taken only if the
+    provider is the same and the section has no address or key.
 
     Attributes:
         model: chat model by ``provider:model``, or ``lexical``. The section may have the other keys of ``judge``, too.
@@ -301,8 +301,9 @@ class JurySettings(SettingsPart):
     or the majority for a metric that is pass/fail or has categories; a tied vote gives no value.
 
     Attributes:
-        judges: two or more judges of different models: names, or sections as ``judge``. Each inherits omitted keys from
-            ``judge``, but not its fallback; address, key and parameters only for the same provider.
+        judges: two or more judges of different models: names, or sections as ``judge``. Omitted keys are taken from
+            ``judge``, except ``fallback``. The address, the key and ``model_kwargs`` are taken only if the provider is the same
+            and the section has no address or key.
         then: another judge, asked only if the jurors disagree; its value counts as one more vote. None = no further judge.
         when: when ``then`` is asked. ``disagree`` means that some jurors gave a value and some answered without one, or that
             their highest and lowest quality differ by more than 0.25. On an open scale or with categories, any two different

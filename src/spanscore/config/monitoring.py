@@ -90,23 +90,27 @@ class AlertSettings(SettingsPart):
         share_of: a category of the metric, whose share of units is watched instead of the quality: the alerts are on a rise
             above ``baseline`` and on a share above ``max``. None = the quality is watched.
         max: highest acceptable share, whatever is normal; only with ``share_of``. None = no highest share.
-        min_rise: smallest rise of the share above the baseline that matters, with ``share_of``; a quarter of it is tolerated.
+        min_rise: smallest rise of the share above the baseline that matters, with ``share_of``. The tolerated share is the
+            baseline plus a quarter of this rise.
         baseline: normal quality, measured once and then fixed: a number, ``{offset: 7d}`` or ``{hour_of_week: FILE}``. With
             ``share_of`` the normal share; ``hour_of_week`` is then refused, as in ``units.also[].alerts``. None = no alerts on
             drops and rises.
-        min_drop: smallest drop below the baseline that matters, not with ``share_of``; a quarter of it is tolerated.
+        min_drop: smallest drop below the baseline that matters, not with ``share_of``. The tolerated mean is the baseline minus
+            a quarter of this drop.
         false_alarm_every: time in which at most one false alarm of all metrics together is expected, if they have the same
-            value. Windows, metrics, segments, listed services and judge checks have equal parts of this alarm.
+            value. The expected number of one alarm is divided equally among windows, metrics, segments, listed services and
+            judge checks.
         threshold: lowest acceptable mean, whatever is normal, not with ``share_of``; None = no threshold.
         baseline_sd: standard deviation of the true mean around its baseline. Its square is added to the squared standard error
             of every window. None = the value in the file of the baseline, or 0 if it has no value.
         min_scores: smallest number of effective scores of a window that an alert compares; None = 30.
-        z: standard errors below the tolerated mean at which a window alerts; None = computed from ``false_alarm_every``.
+        z: standard errors below the tolerated mean, or above the tolerated share, at which a window alerts; None = computed
+            from ``false_alarm_every``.
         evaluator_version: the only evaluator version (metric version, judge and votes) that is watched; the metric must have
             this version. None = every version.
         severity: label ``severity`` of the alerts on drops, rises, ``threshold``, ``max`` and a changed judge.
-        labels: further labels of the alerts on the metric, which route the notification, except of ``SpanscoreNeverApplies``
-            and ``SpanscoreOutcomesDoNotAddUp``.
+        labels: further labels of the alerts on the metric, for routing notifications. ``SpanscoreNeverApplies`` and
+            ``SpanscoreOutcomesDoNotAddUp`` do not get them.
         runbook: address that the alerts with these labels link to; None = no link.
     """
 
@@ -238,7 +242,7 @@ class JudgeCheck(SettingsPart):
         every: time from the start of one run to the start of the next, 1m to 30d; the first run is within a minute of the first
             unit.
         metrics: names of the watched metrics; empty = each metric with a judge and a quality.
-        name: name of the labels to use; None = the file has one name only.
+        name: name of the labels to use. With None, all labels of the file must have one name.
         baseline: path of the file with the first answers of each evaluator version, with which later runs are compared. None =
             next to ``golden_set``, ending in ``.baseline.json``. The file must outlive the process: if it cannot be written,
             each process compares with its own first run. If processes of one machine share the file and watch exactly the
@@ -283,10 +287,11 @@ class Compare(SettingsPart):
 
     Attributes:
         by: name of the attribute that differs between releases. It is read from the run's metadata, else from the unit's root
-            (``gen_ai.prompt.version``), its model span or the resource (``service.version``). ``gen_ai.request.model`` and
-            ``spanscore.evaluator.version`` are known of each unit or score. The first eight values (of evaluator versions: of
-            each metric) have separate sums; a further value or one above 128 characters is ``other``, a missing value
-            ``unknown``. The values become a label; values of metadata and attributes are redacted first.
+            (``gen_ai.prompt.version``), its model span or the resource (``service.version``). ``gen_ai.request.model``
+            (read from each unit) and ``spanscore.evaluator.version`` (read from each score) need no metadata. The first eight
+            values (of evaluator versions: of each metric) have separate sums; a further value or one above 128 characters is
+            ``other``, a missing value ``unknown``. The values become a label; values of metadata and attributes are redacted
+            first.
     """
 
     section: ClassVar[str] = "compare"

@@ -45,8 +45,8 @@ class Outputs(SettingsPart):
         hold: time for which a unit's spans wait for its scores after its end; None = 10 s for a trace's root, otherwise 4 s.
         sinks: further destinations: ``webhook``, ``phoenix``, ``langfuse``, or sinks of your own, called on spanscore's span
             thread. Each is a name (``"my_pkg:MySink"`` is your own), the name with parameters
-            (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``), or a ``Sink``. A parameter ``content`` of a sink gets whether
-            explanations, which quote prompts and answers, may be exported.
+            (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``), or a ``Sink``. If a sink has a parameter ``content``, it
+            receives true or false: whether explanations, which quote prompts and answers, may be exported.
         spans_to: path of a file that gets the spans of scored applications with their scores, as OTLP-JSON lines, in addition
             to the tracer provider. ``spanscore report``, ``compare``, ``preview`` and ``collect`` read the file, which has
             prompts and answers only with ``capture.content``; only its owner may read it. At 50 MB the file is renamed to

@@ -45,7 +45,8 @@ class RuleCondition(SettingsPart):
         workflow: name of the root run; None = any name.
         slower_than: smallest duration of the unit; None = any duration.
         metadata: key → value; the root run's metadata must have all of them; None = any metadata.
-        any_error: True = a span or step of the unit ended in an error, even if it was handled and the run answered.
+        any_error: True = a span or step of the unit ended in an error, even if it was handled and the run answered; False = any
+            unit.
         min_tool_calls: smallest number of tools that the unit called; None = any number.
         model: ``gen_ai.request.model`` of a span of the unit; None = any model.
         score: low quality of the unit by a metric that has no judge; None = any quality.
@@ -88,7 +89,7 @@ class FeedbackSampling(SettingsPart):
     """Units that are kept for a while with their samples, and judged if ``feedback()`` reports a low quality.
 
     Attributes:
-        rate: share of units that are kept, (0, 1]. The random draw is the same as for the other rates.
+        rate: share of units that are kept, (0, 1]. One random number per unit decides on this rate and on all other rates.
         below: quality of a feedback, (0, 1], below which its unit is judged; a word counts by its position in its scale.
         max_age: time for which a sample is kept.
     """

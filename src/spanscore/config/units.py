@@ -31,7 +31,8 @@ class InnerUnit(SettingsPart):
         kind: kind of the spans: ``retriever``, ``tool``, ``agent`` or ``chat`` (a model call).
         name: name of the tool, the agent, the retriever or the model; None = any name.
         rate: share of these spans that each metric scores, [0, 1], among spans below recorded roots. A root is recorded at the
-            largest rate of any metric and matching rule. The probability of a score is the product of both.
+            largest rate of any metric and matching rule. The probability of a score is the product of this rate and
+            the rate at which the root is recorded.
         metrics: names of the metrics that score these spans; None = all metrics of units.
         alerts: metric → settings of its alerts on these spans, as in the section ``alerts``, except ``{hour_of_week: FILE}``:
             ``{context_relevance: {baseline: 0.8}}``.
@@ -78,13 +79,13 @@ class Units(SettingsPart):
         scopes: prefixes of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` or ``spanscore serve`` claims.
             Spans of other scopes are claimed if they have GenAI attributes.
         ignore_scopes: prefixes of scopes whose spans are never claimed, whatever their attributes are.
-        kinds: kinds of units that are scored: ``workflow``, ``agent`` and ``chat``. ``chat`` is a single model call, even if a
-            tool makes it in a separate thread. Units of other kinds are ``filtered``.
+        kinds: kinds of units that are scored: ``workflow``, ``agent`` and ``chat``. ``chat`` is a model call without a run
+            around it, such as a call that a tool makes in a separate thread. Units of other kinds are ``filtered``.
         also: spans below a root that are units of their own, such as ``[{kind: retriever}, {kind: tool, name: search}]``. Each
             has a sample of its own input and output, and separate scores, counts and means. The first matching entry holds.
         dialects: sample extractors of your own: each a ``SampleExtractor``, its name, or the name with parameters. The first
-            extractor that claims the unit's root reads the unit; yours precede the built-in extractors. A parameter ``extract``
-            gets ``capture.extract``.
+            extractor that claims the unit's root reads the unit; yours precede the built-in extractors. If the class has a
+            parameter ``extract``, it receives the value of ``capture.extract``.
         translations: normalizers of your own, which map the spans of another library to GenAI names: each a ``SpanNormalizer``,
             its name, or the name with parameters. Yours precede the built-in normalizers, and run on spanscore's span thread.
         idle_timeout: time without a new span after which a unit closes, once its root has arrived.

@@ -84,7 +84,7 @@ class NoiseSensitivity(JudgedMetric):
         self.mode: NoiseMode = mode
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return an empty name and 0: no two questions begin with the same field, because each begins with another context."""
+        """Return an empty name and 0: most questions begin with a single context, so they have no common first field."""
         return "", 0
 
     async def measure(self, sample: SingleTurnSample) -> Finding:

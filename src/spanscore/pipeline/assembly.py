@@ -27,7 +27,7 @@ OpenLLMetry leaves each ended run's span current, so the next run of the same na
 
 
 class RootRole(Enum):
-    """The role of a span that has no other span of its unit above it."""
+    """The role that a span has in the choice of a unit's root."""
 
     ROOT = auto()
     """The root of a unit: a workflow, an agent, a chain, a task or a model call."""
@@ -58,10 +58,10 @@ def topmost_roots(
 
     Args:
         top: the id of the topmost span.
-        spans: id and parent id of each read span; the top may be among them.
+        spans: id and parent id of each read span (a span that a normalizer claimed); the top may be among them.
         role: returns the role of a read span.
-        unread: ids of unread spans between them → their parents' ids. A span counts as a child of the top if its parent is in
-            neither ``spans`` nor ``unread``.
+        unread: ids of the unclaimed spans between the read spans → their parents' ids. A span counts as a child of the top if
+            its parent is in neither ``spans`` nor ``unread``.
     """
     return _roots(top, _tree_of(top, spans, unread), role)
 
@@ -180,13 +180,13 @@ def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], 
     """Return the unit of a root: the given unit itself, if the root is unchanged and all other spans are below it."""
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root
-    if top is not None and root.conversation_id is None:  # the topmost span began in the application's session
+    if top is not None and root.conversation_id is None:  # only the topmost span has the session's id
         named = replace(named, conversation_id=top.conversation_id)
     if named is root and len(within) == len(unit.spans):
         return unit
     members = tuple(named if span is root else span for span in unit.spans if span.span_id in within)
-    drawn = None if top is None else top.without_content()
-    return replace(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=drawn)
+    top_without_content = None if top is None else top.without_content()
+    return replace(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=top_without_content)
 
 
 def _as_workflow(root: SpanData) -> SpanData:
@@ -208,13 +208,14 @@ class _Open:
 class Assembler:
     """Gathers single spans in any order into units. Owned by one thread; the clock is an argument.
 
-    A unit closes after the end of its root, which receivers hand on when no span of the unit is open. By age or size it closes
-    incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
+    Receivers hand on the end of a root only when no span of its unit is open, or after a grace time. The unit then closes. A
+    unit that is too old or too large closes incomplete. Closed units are remembered for a while, so that a late span opens no
+    second unit.
 
     Attributes:
-        max_age_ns: an older unit closes incomplete.
-        max_spans: a unit with more spans closes, incomplete without its root.
-        max_units: maximum number of open units; beyond it the oldest closes incomplete.
+        max_age_ns: age in nanoseconds at which a unit closes incomplete.
+        max_spans: number of spans at which a unit closes. The unit is incomplete if its root has not ended.
+        max_units: maximum number of open units; beyond it the oldest unit closes incomplete.
         max_bytes: maximum bytes of the spans of open units; beyond it the oldest unit closes incomplete.
         remembered: number of remembered closed units; must exceed the number that close while a late span is under way.
     """

@@ -51,7 +51,8 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
     """Return the labelled samples of a judge check's file, without duplicates.
 
     Raises:
-        ConfigurationError: the file cannot be read, has no sample, or has a label that is not a verdict on one of the metrics.
+        ConfigurationError: the file cannot be read, has no sample, or has a label that is neither pass nor fail for one of the
+            watched metrics.
     """
     read = [
         (sample.line, sample.sample, sample.human)
@@ -93,7 +94,8 @@ class JudgeCheckStatus:
         last: comparison of the last run with the first; None before the first run has ended.
         ran_s: seconds since the last run ended; None before the first has ended.
         next_s: seconds until the next run begins; None during a run, before the first unit and after the end.
-        reason: latest reason for a missing score in the last run; empty if no score is missing.
+        reason: latest reason for a missing score, or the fallback that answered, in the last or present run; empty if the judge
+            gave every score.
         stands_by: whether another process of this machine does the runs.
         runs: whether a run is in progress.
     """
@@ -138,9 +140,10 @@ class JudgeCheckRuns:
 
     If processes of a machine share a baseline and watch the same evaluator versions, one of them does the runs. If that process
     ends, another continues. Runs are outside sampling, and ``Ledger`` (``pipeline/ledger.py``) does not count them. Runs export
-    their cost, sums of the source ``judge_check`` and three gauges. Runs use the metrics' own judges. Questions of a run have
-    lower priority than those of live units whose spans wait for scores. Runs bypass every cache, because a cache would hide a
-    changed judge. All methods run on the loop except ``start``, ``stop``, ``states`` and ``points``.
+    their cost, score sums with the source ``judge_check``, and three gauges. Runs use the metrics' own judges. Questions of a
+    run have lower priority than those of live units whose spans wait for scores. Runs bypass every cache, because a cache would
+    hide a changed judge. All methods run on the loop except ``copy_with_evaluation``, ``start``, ``stop``, ``states`` and
+    ``points``.
 
     Attributes:
         metrics: name → watched metric.

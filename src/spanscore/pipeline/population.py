@@ -46,7 +46,7 @@ class Population:
         return entered
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Queue scores for the sink, except scores without an evaluation that ended or judge calls. Call on the span thread."""
+        """Queue the scores that have a span: their evaluation ended, or they have judge calls. Call on the span thread."""
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self.sink, unit, emitted)
             self.hold.enqueue(batch, batch.spans)
@@ -64,7 +64,8 @@ class ScoreSource(Population):
     """Scores units with further judges, and counts these scores in a separate ledger.
 
     The source has its own deadlines, budget and queue: a judge that fails, is slow or is down does not affect sampled traffic.
-    ``publish`` runs on the span thread, ``enter`` and ``end_open`` on any thread, and the other methods on the loop.
+    ``publish`` and ``emit`` run on the span thread, ``enter`` and ``end_open`` on any thread, and the other methods on the
+    loop.
 
     Attributes:
         name: ``Score.source`` of these scores.
@@ -168,7 +169,7 @@ class Revisions(Population):
         self._next: dict[UnitKey, deque[Unit]] = {}
 
     def take(self, unit: Unit) -> None:
-        """Accept a unit whose ``revision`` is 1 or more. The unit waits while an earlier revision is being scored."""
+        """Accept a unit whose ``revision`` is 1 or more. It waits while an earlier or the same revision is scored."""
         if self._waits(unit):
             self._next.setdefault(unit.key, deque()).append(unit)
         else:
@@ -192,7 +193,7 @@ class Revisions(Population):
                 self._next.pop(result.unit.key, None)
 
     def open_units(self) -> list[UnitKey]:
-        """Return the revisions that are being scored, or wait for an earlier revision."""
+        """Return the revisions that are being scored, or wait for another revision of their unit."""
         return [*self.ledger.open_units(), *(_entry(unit) for waiting in self._next.values() for unit in waiting)]
 
     def give_up(self) -> None:
@@ -217,7 +218,8 @@ class Revisions(Population):
         chosen = {name: taken[name] for name in self.with_room(taken)}
         for name in decisions.keys() - chosen.keys():
             self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
-        self.ledger.choose(key, taken)  # last: a metric that was settled above weighs 1, a loss from here on 1/π
+        # Called last: an outcome settled above counts with weight 1, a loss after this line with 1 / (sampling probability).
+        self.ledger.choose(key, taken)
         held = size_bytes_of(unit, None)
         if not chosen or not self.queue.reserve(held):
             self.ledger.settle_all(key, Outcome.QUEUE_FULL)
@@ -233,6 +235,7 @@ def unit_of(key: UnitKey) -> UnitKey:
 def _entry(unit: Unit, revision: int | None = None) -> UnitKey:
     """Return the key of a revision in the ledger.
 
-    The key contains the revision, in the bits above the span id. A recovered revision and a later one may be open together.
+    The key contains the revision, in the bits above the span id, because a revision that came from another process and a later
+    revision may be open at the same time.
     """
     return UnitKey(unit.key.trace_id, unit.key.span_id | (revision or unit.revision) << 64)

@@ -30,10 +30,12 @@ from spanscore.protocols import PendingSpan, Queue, Sink
 
 _ALPHA: Final = 3
 """With 3, a judge that hangs leaves a quarter of 1,000 places free: enough for 250 units per second of 1 s each."""
-_BYTES_COUNT: Final = 4
-"""Weight of bytes in `AccountQuotas.fill`, because a unit's content is the application's memory."""
+_BYTES_WEIGHT: Final = 4
+"""Bytes count fourfold in `AccountQuotas.fill`: the queue counts as full at a quarter of ``max_bytes``, because the content
+takes memory of the application.
+"""
 _AT_ONCE: Final = 16
-"""Divisor of the capacity: the share of places that units of unknown size may take at once."""
+"""Divisor of the capacity: units of unknown size may take at most 1/16 of the places at once."""
 _KEPT_PLACES: Final = 0.95
 """Share of ``AccountQuotas.places`` that remains after each unit with fewer inner units."""
 
@@ -50,7 +52,7 @@ class _Held:
 
 @dataclass(eq=False, repr=False)
 class AccountQuotas:
-    """Prevents a judge that hangs from filling the queue for metrics that ask other judges. Owned by the span thread.
+    """Keeps places in the queue for metrics of other judges while one judge hangs. Owned by the span thread.
 
     Metrics share a quota if their judges are one account. A quota accepts no further unit once it holds three times as many
     places as are free: one quota alone fills at most three quarters of the queue, two that share no unit three sevenths each. A
@@ -62,7 +64,7 @@ class AccountQuotas:
         capacity: returns the number of places in the queue.
         max_bytes: maximum bytes of content in the queue.
         under_way: metric → number of units in the queue without a score of that metric yet.
-        places: places that one unit takes with its inner units: the largest number of late, 1 or more.
+        places: places that one unit takes with its inner units: the largest recent number, at least 1.
     """
 
     of: Mapping[str, Hashable]
@@ -95,7 +97,7 @@ class AccountQuotas:
         return [name for name in metrics if self.of[name] not in full]
 
     def room(self) -> int:
-        """Return the number of units that may arrive at this moment without a full quota. Thread-safe."""
+        """Return the number of units that may arrive now without filling a quota. Thread-safe."""
         if self._all.size_bytes > self.max_bytes / 2:  # the size of the next units is unknown
             return 0
         capacity = self.capacity()
@@ -108,7 +110,7 @@ class AccountQuotas:
     def fill(self) -> float:
         """Return the present fill of the fullest quota, [0, 1] or more; bytes count fourfold. Thread-safe."""
         capacity, queue = self.capacity(), self._all
-        parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self.max_bytes]
+        parts = [queue.units / capacity, _BYTES_WEIGHT * queue.size_bytes / self.max_bytes]
         if len(self._quotas) > 1:
             free = max(1, capacity - queue.units)
             parts += (held.units / (_ALPHA * free) for held in self._quotas.values())
@@ -164,14 +166,19 @@ class UnitTracker:
     """The ``UnitListener`` of the span thread: follows each unit from its start until its spans and scores are exported.
 
     Scores are settled and emitted on arrival. The unit's spans wait for the last score, or until the end of the hold. Then the
-    spans are exported with the scores that have arrived.
+    spans are exported with the scores that have arrived. The *books* of a unit (`UnitBooks`) decide on it and settle its
+    outcomes in the ledger.
 
     Attributes:
+        hold: span buffer that holds the spans of units until their scores are there.
         sink: a sink that never raises.
         handover: passes sampled units to the loop, one call per tick.
-        hand_rest: passes further decisions, on units with their first scores, to the loop, one call per tick.
+        hand_rest: passes the decisions on the remaining metrics to the loop, for units whose rules waited for the first scores;
+            one call per tick.
         revisions: decides on units that have been scored before.
+        keeping: passes the samples of units to observers, or reports why a unit has no samples.
         sources: score sources outside sampled traffic; a flush waits for their scores, too.
+        known: index of the units with a decision, for ``feedback`` and ``preview``.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
         inner: entry of ``units.also`` → names of the metrics that score its inner units.
         join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
@@ -238,7 +245,10 @@ class UnitTracker:
         return self._books.now.inner
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
-        """Return topmost span, or unit with inner units → the units in it, if ended since the last call."""
+        """Return a mapping for everything that ended since the last call.
+
+        A key is a topmost span or a unit with inner units; its value is the set of units in it.
+        """
         parts, self.hold.parts = self.hold.parts, {}
         return parts
 
@@ -276,7 +286,7 @@ class UnitTracker:
         pending.end({**skipped, **self._rules(decisions)} if decisions else skipped)
 
     def unit_excluded(self, facts: SamplingContext) -> None:
-        """Count the unit, and remember it for ``explain``. Thread-safe."""
+        """Count a unit that sampling excluded when it began, and remember it for ``explain``. Thread-safe."""
         books = self._books.of(facts.key)
         if books is self._books.now:
             books.root.excluded(facts)
@@ -325,7 +335,10 @@ class UnitTracker:
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
-        """Return the ended units that are not out, except units that only wait for their scores and match ``but``."""
+        """Return the ended units that are not completely exported.
+
+        Units in the span buffer for which ``but`` is true are left out.
+        """
         own = [key for key in self.hold.in_flight if not but(key)]
         beside = (source.ledger.open_units() for source in self.sources)
         return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
@@ -343,7 +356,10 @@ class UnitTracker:
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
-        """Close due units, hand over sampled units, and release units that have waited too long, at the pace."""
+        """Close due units, hand over sampled units, and release units that have waited too long.
+
+        Spans are exported no faster than the export pace.
+        """
         for unit in self.assembler.due(now_ns):
             for part in self.hold.split(self._without_shared(unit), now_ns):
                 self._enter(part.key, part.eligible_metrics)
@@ -445,7 +461,7 @@ class UnitTracker:
         self.hold.release(key, attributes, reason)
 
     def _without_shared(self, unit: Unit) -> Unit:
-        """Return a unit's facts without the metrics that another scorer of the process scores on it."""
+        """Return a unit without the metrics that another scorer of the process scores on it."""
         shared = self._shared.pop(unit.key, None)
         if shared is None:
             return unit
@@ -543,7 +559,7 @@ class UnitTracker:
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
-        """Decide on the metrics that wait for the condition metrics' scores, when all of these metrics have scores."""
+        """Decide on the other metrics when each condition metric has a score or another outcome."""
         own, scores = at_work.books, {score.metric: score.quality for score in at_work.scores}
         if not own.condition_metrics <= scores.keys() | at_work.others.keys():
             return
@@ -560,7 +576,10 @@ class UnitTracker:
     def _sorted_out(
         self, key: UnitKey, decisions: Mapping[str, Decision], books: UnitBooks
     ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
-        """Settle metrics that do not sample the unit or whose quota is used up; return the other decisions, and these."""
+        """Settle metrics that do not sample the unit or whose quota is used up.
+
+        Return the remaining decisions, and the outcomes of the settled metrics.
+        """
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         others |= dict.fromkeys(taken.keys() - self.account_quotas.with_room(taken), Outcome.QUEUE_FULL)
@@ -570,6 +589,7 @@ class UnitTracker:
     def _turn_back(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
+        """Export the spans of a unit that is not scored, with the outcomes of its metrics."""
         self.hold.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ LEAVE_OUT: Final = (
     "a case without a score is neither a drop nor a pass. Use a metric's applies_when to exclude cases; put cases "
     "without its fields into a separate file; removing cases needs a new baseline"
 )
-"""Advice for a complete run."""
+"""Advice that is printed with an incomplete run: how to make it complete."""
 _FALLBACK, _NOT_READ, _GONE = "judged by a fallback", "not read", "not in this run"
 """Reasons for a case without a score, in addition to the outcomes."""
 _SAME: Final = 1e-9
@@ -40,8 +40,8 @@ class QualityBounds:
         baseline: rows of an earlier run; None = there is no baseline.
         max_drop: metric → largest fall of its mean quality, [0, 1].
         least: metric → lowest mean quality, [0, 1].
-        max_unscored: share of a metric's cases that may have no score, except cases that its ``applies_when`` excludes, [0,
-            1].
+        max_unscored: share of a metric's cases that may have no score, [0, 1]. Cases that its ``applies_when`` excludes do not
+            count, unless they have a score in the baseline.
         replaces: whether the run replaces the baseline, so that cases of the baseline may be missing.
 
     Raises:
@@ -126,13 +126,14 @@ class MetricGate:
         before: mean quality of the same cases in the baseline; None = there are no such cases.
         change: mean of now − before over these cases, with its 95 % interval; None if there are no such cases.
         cases: number of cases with a score in this run and in the baseline.
-        unscored: share of its cases without a score, [0, 1]; cases that its ``applies_when`` excludes do not count.
+        unscored: share of its cases without a score, [0, 1]. Cases that its ``applies_when`` excludes do not count, unless they
+            have a score in the baseline.
         no_score: reason → number of cases without a score: an outcome, "not read" (a bad line), "not in this run" (a case of
             the baseline), "judged by a fallback"; "not applicable" only for a case with a score in the baseline.
         lost: number of cases without a score that have one in the baseline.
         failed: bounds that do not hold, a sentence each; empty = it passes.
         notes: remarks, a sentence each.
-        incomplete: whether more cases than allowed, or all cases, lack a score.
+        incomplete: whether more cases than allowed lack a score, or a bound has no scores to be checked on.
         evaluator_version_changed: whether the baseline is of another version of the metric or another judge.
     """
 
@@ -154,7 +155,8 @@ class MetricGate:
         """The cases without a score in words, with their reasons; empty if the metric is complete."""
         without = sum(self.no_score.values())
         if not without:
-            return "no case has a score on both sides" * self.incomplete
+            both = "" if self.quality is None else " in this run and in the baseline"
+            return f"no case has a score{both}" * self.incomplete
         why = ", ".join(f"{reason} {cases:,}" for reason, cases in Counter(self.no_score).most_common())
         lost = f"; {self.lost:,} of them had a score in the baseline" * bool(self.lost)
         cases = f"{without:,} cases ({self.unscored:.0%}) have" if without > 1 else f"1 case ({self.unscored:.0%}) has"
@@ -181,7 +183,7 @@ class GateResult:
 
     @property
     def incomplete(self) -> bool:
-        """Whether too many cases of some metric have no score."""
+        """Whether some metric lacks scores in more cases than allowed, or has no scores to check a bound on."""
         return any(metric.incomplete for metric in self.metrics)
 
     @property
@@ -203,12 +205,13 @@ class GateResult:
 def checked(gate: QualityBounds, result: Result) -> GateResult:
     """Return the verdict on a run.
 
-    Each case is compared with itself, so that the variation between cases cancels out of the difference. A drop with a 95 %
-    interval that contains 0 is noise, with a note. A larger drop than allowed beyond noise fails. A case without a score is
-    neither a drop nor a pass: too many of them make the run incomplete.
+    Each case is compared with itself, so that the variation between cases cancels out of the difference. A drop larger than
+    allowed fails if its 95 % interval is below 0; otherwise it only gets a note. A case without a score is neither a drop nor a
+    pass: too many of them make the run incomplete.
 
     Raises:
-        ConfigurationError: the gate names a metric that was not scored, or no case of the run is in the baseline.
+        ConfigurationError: the gate names a metric that was not scored, or bounds a drop without scores in a baseline; no case
+            of the run is in the baseline; or several cases have one id.
     """
     gate.refuse_unknown(result.scales)
     both = _Both.of(gate.baseline, result)
@@ -271,7 +274,8 @@ def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: boo
     without = [(_case(row, by_line), why) for row in rows if (why := _why_unscored(row))]
     reasons = Counter(why for case, why in without if why != NOT_APPLICABLE or case in lost)
     gone = lost.difference(_cases_of(result, by_line))
-    nameless = sum(bad.id is None and not by_line for bad in result.bad)  # each may also be a case of the baseline
+    # A bad line without an id may be one of the missing cases, which is then counted once.
+    nameless = sum(bad.id is None and not by_line for bad in result.bad)
     reasons += Counter({_NOT_READ: len(result.bad), _GONE: max(0, len(gone) - nameless)})
     cases = len(rows) - len(without) + reasons.total()
     return reasons, reasons.total() / cases if cases else 0.0

@@ -68,7 +68,8 @@ def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[st
     """Return a metric's parameters as JSON values, to be hashed into its version.
 
     A judge, an embedder or a chat model becomes its model's name. So another model starts another evaluator version; another
-    key or address for the same model does not. Any other object becomes its class, because a default repr has its address.
+    key or address for the same model does not. A dataclass becomes its fields, a sequence its items, and a function or a class
+    its ``__qualname__``. Any other object becomes the name of its class, because a default repr has its address.
 
     Raises:
         ConfigurationError: a parameter cannot be converted; the message names the attribute and the remedy.
@@ -216,7 +217,10 @@ class BaseMetric:
     _judge: Judge | None = None
 
     async def measure(self, sample: Any) -> Measured:
-        """Measure one sample that has the required fields. Runs on the loop's thread; may raise any exception."""
+        """Measure one sample that has the required fields; may raise any exception.
+
+        Runs on the loop's thread; if ``cpu_bound``, on a thread of a pool or on the caller's thread.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no measure method")
 
     async def score(self, sample: Sample) -> Score:
@@ -261,12 +265,13 @@ class BaseMetric:
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
     async def _scored(self, sample: Sample) -> Score:
-        # suppress_tracing(): a user's metric may call its model itself. asked_by(): a metric called by hand has its own score.
-        score = current_score()
+        # suppress_tracing(): a user's metric may call its model itself.
+        # asked_by(): the judge calls belong to this score, even if the metric is called directly.
+        context = current_score()
         if images := getattr(sample, "images", None) or ():
             sample = mark_images(sample)
-        score.images = images
-        with recorded_calls() as calls, suppress_tracing(), asked_by(score):
+        context.images = images
+        with recorded_calls() as calls, suppress_tracing(), asked_by(context):
             return await self._outcome(sample, calls)
 
     async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:

@@ -1,7 +1,7 @@
 """Normalizes OpenLLMetry spans (Traceloop, Dynatrace, Instana): inputs and outputs as JSON, and GenAI names used differently.
 
-Any chain at the top is an ``invoke_agent``, a retriever a ``vector_db_retrieve``. A tool's ``gen_ai.tool.call.arguments`` have
-its callback's arguments, its tags and its metadata.
+OpenLLMetry names every chain at the top ``invoke_agent``, and every retriever ``vector_db_retrieve``. It writes the callback's
+arguments, tags and metadata into a tool's ``gen_ai.tool.call.arguments``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _PROVIDERS: Final = (
     *("llamaindex", "mistralai", "ollama", "openai.", "replicate", "sagemaker", "together", "transformers", "vertexai"),
     *("watsonx", "writer", "mcp", "agno"),
 )
+"""Ends of the scopes. ``openai.`` has a dot, because ``openai_v2`` and ``openai_agents`` belong to the GenAI normalizer."""
 _SCOPES: Final = (
     *(f"opentelemetry.instrumentation.{name}" for name in _PROVIDERS),
     "traceloop.tracer",
@@ -84,7 +85,7 @@ class OpenLLMetry:
             return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
-        # A step's neighbours have the same content.
+        # The content of a step is left out, because the spans around it have the same content.
         raw_content = {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
         return in_genai_names(
             span,
@@ -103,7 +104,7 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
         return properties
     if '"metadata": {"' not in inputs:  # the only place in releases before 0.50
         return properties
-    held = _under(from_wire(inputs), "metadata")
+    held = _value_in(from_wire(inputs), "metadata")
     return held if isinstance(held, dict) else properties
 
 
@@ -171,20 +172,20 @@ _STREAMED: Final = {"input": ""}
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _under(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
+    inputs, outputs = _value_in(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
     ended = outputs.get("kwargs") if isinstance(outputs, dict) else None
     if inputs == _STREAMED and isinstance(ended, dict):
         inputs = ended.get("inputs", inputs)
-    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _under(outputs, "outputs"))
+    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _value_in(outputs, "outputs"))
 
 
-def _under(value: Any, key: str) -> Any:
+def _value_in(value: Any, key: str) -> Any:
     return value[key] if isinstance(value, dict) and key in value else value
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     inputs, outputs = _arguments(json_at(raw_content, *_INPUTS)), json_at(raw_content, *_OUTPUTS)
-    # LangChain's callback writes such a dict.
+    # LangChain's callback writes the result into such a dict.
     if isinstance(outputs, dict) and "output" in outputs and outputs.keys() <= {"output", "kwargs"}:
         outputs = outputs["output"]
     return content_of(semconv.EXECUTE_TOOL, inputs, outputs)
@@ -195,7 +196,7 @@ def _arguments(value: Any) -> Any:
         return value_of(value)
     if "input_str" in value:
         return value["inputs"] if value.get("inputs") is not None else value_of(value["input_str"])
-    return arguments_in(_under(value, "inputs"))
+    return arguments_in(_value_in(value, "inputs"))
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,4 +204,4 @@ def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
-"""Operation → function that makes its content; other operations use the root's."""
+"""Operation → function that renders its content; other operations use ``_root``."""
