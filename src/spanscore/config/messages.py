@@ -89,7 +89,7 @@ Place: TypeAlias = tuple[int | str, ...]
 """Keys and positions, from the top of the tree down."""
 _LONGEST: Final = 100
 """Longest form that a message shows, in characters."""
-_PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|(?!0x)\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
 """A text that YAML reads as a text without quotes, except the words in ``_NOT_TEXT``."""
 _NOT_TEXT: Final = {"true", "false", "yes", "no", "on", "off", "null"}
 _MAPPING: Final = re.compile(r"\b(?:dict|Mapping)\[")
