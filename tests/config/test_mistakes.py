@@ -9,10 +9,12 @@ import traceback
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
+from spanscore.config.messages import yaml_of
 
 M = "metrics: [exact_match]\n"
 TOP = "Allowed here: judge, sampling, capture, outputs, limits, units, ses"
@@ -295,6 +297,11 @@ def test_a_mistake_is_reported_with_its_key_what_is_wrong_and_what_to_write(
 
     expected = lines.splitlines()
     assert [line[: len(beginning)] for line, beginning in zip(message, expected, strict=True)] == expected, message
+
+
+@pytest.mark.parametrize("text", ["0xF", "0xfF", "1e5", "5m", "5%", "yes", "gpt-4o", "a b"])
+def test_a_text_in_a_suggested_form_is_read_again_as_the_same_text(text: str) -> None:
+    assert yaml.safe_load(yaml_of({"key": text})) == {"key": text}
 
 
 RIGHT = {

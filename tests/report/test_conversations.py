@@ -96,7 +96,7 @@ def test_a_conversation_is_no_unit_of_work() -> None:
 
     assert (found.units, found.conversations, found.ranking) == (2, 1, ())
     assert [worst.unit for worst in found.failed] == ["a"]
-    assert [step.left for step in found.steps] == [2, 2, 2, 2, 2]
+    assert [step.remaining for step in found.steps] == [2, 2, 2, 2, 2]
 
 
 def test_the_page_shows_a_conversation_as_turns_with_its_score_and_labels(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_shadow_is_in_no_row_mean_outcome_or_ranking() -> None:
     assert [(metric.metric, metric.scores, round(metric.mean or 0, 9)) for metric in found.metrics] == [
         ("faithfulness", 2, 0.8)
     ]
-    assert [step.left for step in found.steps] == [3, 3, 3, 2, 2]
+    assert [step.remaining for step in found.steps] == [3, 3, 3, 2, 2]
     assert found.ranking == ()
     assert {row.outcome for row in Spans.read(units).rows()} == {"scored", "judge_error"}
 

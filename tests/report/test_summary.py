@@ -158,7 +158,7 @@ def test_funnel_loses_each_evaluation_once() -> None:
     given = [*rows(0.9, label="pass"), *rows(0.1, label="fail"), *rows(None), *rows(None, outcome="not_sampled"),
              *rows(None, outcome="missing_field"), *rows(None, outcome="no_value")]  # fmt: skip
 
-    steps = {step.name: (step.left, dict(step.lost)) for step in summarize(given).steps}
+    steps = {step.name: (step.remaining, dict(step.lost)) for step in summarize(given).steps}
 
     assert steps == {
         "arrived": (6, {}),

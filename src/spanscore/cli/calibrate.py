@@ -55,7 +55,7 @@ _QUALITIES = {
     "kappa": "Cohen's κ",
 }
 _RATES = {
-    "fresh": "by the labels, which are of this window (PPI++)",
+    "fresh": "estimated from labels of this window (PPI++)",
     "corrected": "corrected by sensitivity and specificity",
     "raw": "raw: the judge's own",
 }
@@ -131,8 +131,8 @@ def calibrate(
     spans.jsonl[/bold], and labels with trace_id and span_id.
 
     The file that it writes is for [bold]monitoring: {calibrations: [FILE]}[/bold] and [bold]spanscore report --calibration
-    FILE[/bold], which correct the pass rate of that evaluator version only. Refused are fewer than 5 labels that humans passed
-    or failed, and a judge that hardly separates the two.
+    FILE[/bold], which correct the pass rate of that evaluator version only. The command refuses fewer than 5 samples that
+    humans passed, fewer than 5 that humans failed, and a judge that hardly separates the two.
     """
     scale = scale_of(metric, config)
     if holds_spans(file):
@@ -165,7 +165,7 @@ class JudgeVerdict(NamedTuple):
 
     Attributes:
         evaluator_version: version of the judge; empty = unknown.
-        weight: 1 / sampling probability of the sample, for being judged.
+        weight: 1 / the probability with which the sample was chosen for the judge.
     """
 
     passed: bool

@@ -73,7 +73,7 @@ NEW_OPTIONS: Final[Mapping[str, str]] = {
 }
 """Argument of ``OnlineScorer`` in release 0.2 → its present name, or the field of a section that it is now.
 
-Arguments that became a field of the same name are found in the sections."""
+An argument that became a field of the same name is not listed; it is found by a search of the sections."""
 
 
 def renamed_key(place: Sequence[int | str]) -> str | None:
@@ -87,10 +87,13 @@ def renamed_key(place: Sequence[int | str]) -> str | None:
 
 Place: TypeAlias = tuple[int | str, ...]
 """Keys and positions, from the top of the tree down."""
-_LONGEST: Final = 100
+_LONGEST_FORM: Final = 100
 """Longest form that a message shows, in characters."""
-_PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
-"""A text that YAML reads as a text without quotes, except the words in ``_NOT_TEXT``."""
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|(?!0x)\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
+"""A text that YAML reads as a text without quotes, except the words in ``_NOT_TEXT``.
+
+The unit after a number has no letter e, which begins an exponent, and the number does not begin a hexadecimal one (``0xF``).
+"""
 _NOT_TEXT: Final = {"true", "false", "yes", "no", "on", "off", "null"}
 _MAPPING: Final = re.compile(r"\b(?:dict|Mapping)\[")
 _FOR_PYTHON: Final = get_args(SkipJsonSchema[int])[1]
@@ -99,9 +102,10 @@ _SOME_METRIC: Final = "faithfulness"
 
 
 def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
-    """Return the correct YAML for a value; empty if it is unknown.
+    """Return the correct YAML for a value; empty if no correct form is known.
 
-    A text under an unknown key is shown only if the key exists elsewhere, because the key may be a misspelt ``api_key``.
+    A text under an unknown key is shown only if the key exists elsewhere or the text fits into a mapping ``metadata``, because
+    the key may be a misspelt ``api_key``.
 
     Args:
         place: the wrong setting: an unknown key, or a key with a value of the wrong type.
@@ -114,14 +118,15 @@ def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
     path, field = found
     shown = without_credentials(value)
     forms = list(_fit_value(path, field, shown, tree))
-    if path == place and forms and isinstance(forms[0][1], list):  # the value is already in its section
+    # If only the brackets of a list are missing, the key is in the right section: the keys above it are left out.
+    if path == place and forms and isinstance(forms[0][1], list):
         forms = [(place[-1:], forms[0][1])]
     written = []
-    for target, fitted in forms:  # YAML text of the value under its keys, from the innermost list on
+    for target, fitted in forms:  # written below its keys; keys above the innermost list are left out
         start = max((position + 1 for position, part in enumerate(target) if isinstance(part, int)), default=0)
         written.append(yaml_of(_within(list(map(str, target[start:])), fitted)))
     form = " or ".join(written)
-    return printable(form) if len(form) <= _LONGEST else ""
+    return printable(form) if len(form) <= _LONGEST_FORM else ""
 
 
 def section_at(tree: type[BaseModel], place: Place) -> type[BaseModel]:
@@ -149,7 +154,10 @@ def paths_in(tree: type[BaseModel], above: str = "") -> Iterator[str]:
 
 
 def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Place, FieldInfo | None] | None:
-    """Return the right path of the value, and its field; None as the field = any value."""
+    """Return the right path of the value, and its field; None if no path is found.
+
+    The field None means that the path accepts any value.
+    """
     name, above = str(place[-1]), place[:-1]
     section = section_at(tree, above)
     if name in section.model_fields:
@@ -166,7 +174,10 @@ def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Pl
 
 
 def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[BaseModel]) -> tuple[str, ...] | None:
-    """Return the path of a key with similar spelling that does not accept the given number: not only a letter is wrong."""
+    """Return the path of a similarly spelt key elsewhere; None if only the spelling is wrong, or if there is no such key.
+
+    A path is returned only if the value is a number that the similar key of this section does not accept.
+    """
     near = get_close_matches(name, [*section.model_fields, *getattr(tree, "python_names", ())])
     near.sort(key=lambda other: other[0] != name[0])
     if not near or not isinstance(value, bool | int | float):
@@ -206,7 +217,11 @@ def _field(section: type[BaseModel], path: Sequence[str]) -> FieldInfo:
 
 
 def _fit_value(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseModel]) -> Iterator[tuple[Place, Any]]:
-    """Yield places with an accepted form of the value: the key and, if it is a key, too, the key's singular for one value."""
+    """Yield each place with a form of the value that it accepts.
+
+    If a plural key (``rates``) does not accept a single value but its singular (``rate``) does, the singular is yielded, then
+    the plural with an example metric.
+    """
     if field is None or _fits(field, value):
         yield path, value
     elif _fits(field, [value]):
@@ -223,7 +238,10 @@ def _fit_value(path: Place, field: FieldInfo | None, value: Any, tree: type[Base
 
 
 def _in_section(section: type[BaseModel], value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a section with the value under its first key, its first boolean key, or a key of the user."""
+    """Yield a section with a boolean under its first boolean key, or any other value under its first other key.
+
+    Otherwise a text becomes a key of the user, if the section has a mapping for such keys.
+    """
     fields = section.model_fields
     names = [name for name, field in fields.items() if (field.annotation is bool) is isinstance(value, bool)]
     is_plain = not isinstance(value, str) or _PLAIN.fullmatch(value)
@@ -270,8 +288,8 @@ def _yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# A line names the key, the given value and the allowed values. The value of an unknown key is not shown: it may be a secret
-# below a mistyped ``api_key``.
+# A line names the key, the given value and the allowed values. The value of an unknown key is shown only in the suggested form,
+# because it may be a secret below a mistyped ``api_key``.
 
 _LONGEST_VALUE = 100
 """Longest wrong value that a message shows, in characters."""
@@ -331,7 +349,8 @@ def describe_faults(
     Args:
         entries: errors of a ``ValidationError``.
         tree: the settings that were validated.
-        as_written: hides secrets in a value. A line may still quote secrets elsewhere, but never a part of a secret.
+        as_written: masks the secrets in a value before the value is shortened, so that no line has a part of a secret. The rest
+            of a line may have whole secrets; the caller masks them.
     """
     lines: dict[Place, str] = {}
     for entry in entries:

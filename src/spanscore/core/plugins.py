@@ -63,10 +63,10 @@ class Registry:
         return self.each([value], **offered)[0]
 
     def check_one(self, value: Any) -> None:
-        """Make sure that the item is or names exactly one part.
+        """Make sure that a mapping names exactly one part; other items are not checked.
 
         Raises:
-            ConfigurationError: the entry names several parts, or no part.
+            ConfigurationError: the mapping names several parts, or no part.
         """
         if isinstance(value, Mapping) and len(value) != 1:
             raise ConfigurationError(f"{value!r} names {len(value)} {self.kind}s; name one")
@@ -82,7 +82,8 @@ class Registry:
                 parts.
 
         Raises:
-            ConfigurationError: unknown name or parameter (the message suggests similar ones), or the part raised an error.
+            ConfigurationError: an error of ``resolve`` (for an unknown name or parameter, the message suggests similar ones);
+                or the part raised an error, or the result is not such a part.
         """
         maker, values = self.resolve(name, params, **offered)
         if self._is_part(maker):
@@ -101,8 +102,8 @@ class Registry:
         """Return the maker of a part and its parameters, without making the part.
 
         Raises:
-            ConfigurationError: unknown name or parameter, or a missing parameter. Errors that only making the part shows are
-                not raised.
+            ConfigurationError: the part cannot be found (see ``find``), is not such a part, or is ready made and got
+                parameters; or a parameter is unknown or missing. Errors that only making the part shows are not raised.
         """
         maker = self.find(name)
         if callable(maker) and not self._is_part(maker):
@@ -120,7 +121,7 @@ class Registry:
         """Return the class, function or part with a name.
 
         Raises:
-            ConfigurationError: the name is unknown.
+            ConfigurationError: the name is unknown, its module cannot be imported, or the module lacks the attribute.
         """
         place = self.built_in.get(self.aliases.get(name, name), name)
         if not isinstance(place, str):

@@ -93,7 +93,8 @@ class JsonValid(_ResponseCheck):
     Blind spot: the metric does not check the content: ``null`` and ``"I cannot help"`` are JSON texts. ``json_schema`` also
     checks the structure.
 
-    Source: RFC 8259, read by Python's ``json``. Deviations: NaN and Infinity, which Python reads, are not JSON.
+    Source: RFC 8259, read by Python's ``json``. Deviations: NaN and Infinity, which Python reads, are not
+    JSON; a text that is nested too deeply for Python counts as not JSON.
 
     Args:
         name: name of the metric in its scores.
@@ -241,8 +242,8 @@ class Tokens(NamedMetric):
     """Did the application's models use few enough tokens?
 
     Formula: 1 if the tokens of the unit ≤ ``max``, else 0. Range {0, 1}, higher is better. The tokens of a live unit are the
-    sum over its calls of models; a call inside another call is counted once. The metric has no value if the
-    requested count is unknown.
+    sum over its calls of models. A call inside another call is counted once, and a failed call without usage is ignored. If no
+    call has usage, the root's own sum is used. The metric has no value if the requested count is unknown.
 
     Fields: ``usage``. Judge calls: none.
 
@@ -396,7 +397,7 @@ class CitationPresent(_ResponseCheck):
         pass_at: lowest quality that passes; None: 1.
 
     Raises:
-        ConfigurationError: the pattern is not a regular expression, or ``min`` is below 1.
+        ConfigurationError: the pattern is not a regular expression, or ``min`` is not above 0.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Collects units that meet a condition as cases of a data set, appended to a file; each question is written once."""
+"""Collects units that meet a condition as cases of a data set, appended to a file.
+
+A question is written once per process and file, among the latest 10,000 questions.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,10 @@ class CollectedCase:
 
     @property
     def question(self) -> str:
-        """The user's question with normalized case and spaces. Samples with equal questions become one case."""
+        """The user's question with normalized case and spaces; for a conversation, the text of the whole conversation.
+
+        Samples with equal questions become one case.
+        """
         text = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
         return " ".join(text.split()).casefold()
 
@@ -140,7 +146,7 @@ _DIGEST_BYTES: Final = 16
 
 
 class QuestionIndex:
-    """Hashes of the latest questions, separately for a file and its rotated predecessor.
+    """Hashes of the latest 10,000 questions of this process, separately for a file and its rotated predecessor.
 
     If a file no longer exists, its hashes are removed. Use it from one thread only.
     """
@@ -255,7 +261,7 @@ class CaseCollector:
             return CollectState(self._file.path, dict(self._cases), len(self._waiting), self._last_error)
 
     def flush(self, timeout_s: float) -> bool:
-        """Write the waiting cases, and wait for the writes. Returns False if they did not finish in time. Blocks."""
+        """Write the waiting cases, and wait for the writes. Returns whether no case waits. Blocks."""
         with self._lock:
             if not self._waiting:
                 return True

@@ -25,31 +25,35 @@ SUMS: Mapping[str, Instrument] = {
     semconv.WEIGHT: Instrument(
         "counter", "1", "Sum of w = 1/probability over scored units that have a quality or a category"
     ),
-    semconv.WEIGHT_QUALITY: Instrument("counter", "1", "Sum of w·quality"),
-    semconv.WEIGHT_QUALITY2: Instrument("counter", "1", "Sum of w·quality²"),
-    semconv.WEIGHT2: Instrument("counter", "1", "Sum of w²"),
-    semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality"),
-    semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality²"),
+    semconv.WEIGHT_QUALITY: Instrument("counter", "1", "Sum of w·quality over scored units, w = 1/probability"),
+    semconv.WEIGHT_QUALITY2: Instrument("counter", "1", "Sum of w·quality² over scored units, w = 1/probability"),
+    semconv.WEIGHT2: Instrument("counter", "1", "Sum of w² over scored units, w = 1/probability"),
+    semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality over scored units, w = 1/probability"),
+    semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality² over scored units, w = 1/probability"),
     semconv.APPLICABLE_WEIGHT: Instrument(
         "counter", "1", "Sum of w over units for which the judge decided whether the metric's condition holds"
     ),
-    semconv.APPLICABLE_WEIGHT2: Instrument("counter", "1", "Sum of w² over these units"),
-    semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, failed ones included"),
+    semconv.APPLICABLE_WEIGHT2: Instrument(
+        "counter", "1", "Sum of w² over units for which the judge decided whether the metric's condition holds"
+    ),
+    semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, including failed calls"),
     semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
     semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls with a known price"),
     semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
     semconv.JUDGE_CALLS_WITHOUT_USAGE: Instrument(
-        "counter", "{call}", "Answers without a credible count of their tokens"
+        "counter", "{call}", "Answers of a judge without a credible count of their tokens"
     ),
     semconv.JUDGE_SELF_CONTRADICTIONS: Instrument(
-        "counter", "{verdict}", "Verdicts of a judge that their own reason contradicts, in plain English forms"
+        "counter", "{verdict}", "Verdicts of a judge that their own reason contradicts, by English patterns"
     ),
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
     semconv.ANNOTATIONS: Instrument(
         "counter", "{label}", "Units that people labelled, by the value of the first label"
     ),
-    semconv.ANNOTATION_CHANGES: Instrument("counter", "{label}", "Labels that were changed, by the new word"),
-    semconv.FEEDBACK: Instrument("counter", "{unit}", "Units that a person rated as bad: whether they could be judged"),
+    semconv.ANNOTATION_CHANGES: Instrument("counter", "{label}", "Labels that were changed, by the new value"),
+    semconv.FEEDBACK: Instrument(
+        "counter", "{unit}", "Units that a person rated as bad, by whether they could be judged"
+    ),
     semconv.COLLECTED_CASES: Instrument(
         "counter",
         "{case}",
@@ -74,10 +78,10 @@ READ: Mapping[str, Instrument] = {
     semconv.HEAD_SAMPLING: Instrument(
         "counter",
         "{unit}",
-        "Chosen units, by the source of the share that a head sampler kept: th, configured, unknown",
+        "Sampled units, by the source of the share that a head sampler kept: th (tracestate), configured or unknown",
     ),
     semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
-    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the event queue was full"),
+    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused because the event queue was full"),
     semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units with an abandoned run"),
     semconv.RECEIVE_REQUESTS: Instrument("counter", "{request}", "Requests with spans that were received"),
     semconv.RECEIVE_SPANS: Instrument("counter", "{span}", "Valid spans in accepted requests"),
@@ -90,7 +94,9 @@ READ: Mapping[str, Instrument] = {
     semconv.UNITS_ORPHANS: Instrument("counter", "{span}", "Spans without a root, which belong to no unit"),
     semconv.UNITS_LATE: Instrument("counter", "{span}", "Spans that arrived after the close of their unit"),
     semconv.REDELIVERED: Instrument(
-        "counter", "{unit}", "Units that arrived again and were recognised, by the ids of a copy or a spool row"
+        "counter",
+        "{unit}",
+        "Units that arrived again, and were recognised by the id of their copy or of their row in the spool",
     ),
     semconv.WORKER_DROPPED: Instrument(
         "counter", "{trace}", "Open traces that another worker reads again, because it got their partition"
@@ -100,10 +106,10 @@ READ: Mapping[str, Instrument] = {
     ),
     semconv.UNITS_OPEN: Instrument("gauge", "{trace}", "Traces with spans that wait for their unit to be complete"),
     semconv.SPOOL_DEPTH: Instrument("gauge", "{job}", "Jobs in the spool, of all processes that share its file"),
-    semconv.SPOOL_BYTES: Instrument("gauge", "By", "What they hold"),
+    semconv.SPOOL_BYTES: Instrument("gauge", "By", "Used bytes of the spool's file"),
     semconv.SPOOL_OLDEST: Instrument("gauge", "s", "Age of the oldest job in the spool"),
     semconv.SPOOL_DEAD_LETTERS: Instrument(
-        "gauge", "{job}", "Dead letters: jobs that ended several processes, or cannot be read"
+        "gauge", "{job}", "Dead letters: jobs that could not be read, or during which three processes crashed"
     ),
     semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or being scored"),
     semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
@@ -114,19 +120,20 @@ POINTS: Mapping[str, Instrument] = {
     semconv.JUDGE_CONCURRENCY_LIMIT: Instrument(
         "gauge",
         "",
-        "Highest number of concurrent questions to an account; below 1, one question per (round trip ÷ this number)",
+        "Highest number of concurrent questions to an account; below 1, one question is sent in each period of "
+        "(round trip ÷ this number)",
     ),
     semconv.JUDGE_ACTIVE_CALLS: Instrument("gauge", "", "Questions sent to an account and not answered yet"),
     semconv.JUDGE_QUEUE_SIZE: Instrument("gauge", "", "Questions that wait to be sent to an account"),
     semconv.JUDGE_CIRCUIT_BREAKER_STATE: Instrument(
-        "gauge", "", "Breaker of an account: 0 closed, 1 half-open, 2 open"
+        "gauge", "", "State of an account's circuit breaker: 0 closed, 1 half-open, 2 open"
     ),
-    semconv.JUDGE_THROTTLED: Instrument("counter", "{call}", "Requests that an account refused for load"),
-    semconv.JUDGE_RETRIES: Instrument("counter", "{call}", "Requests that repeated a failed one"),
+    semconv.JUDGE_THROTTLED: Instrument("counter", "{call}", "Requests that an account refused because of overload"),
+    semconv.JUDGE_RETRIES: Instrument("counter", "{call}", "Requests that repeated a failed request"),
     semconv.JUDGE_CACHE_HITS: Instrument("counter", "{call}", "Questions that were answered without a request"),
-    semconv.BUDGET_SPENT: Instrument("gauge", "", "Amount of a budget spent in its present window"),
-    semconv.BUDGET_LIMIT: Instrument("gauge", "", "A budget, per window"),
-    semconv.BUDGET_FACTOR: Instrument("gauge", "", "Factor of a budget on the sampling rates, at most 1"),
+    semconv.BUDGET_SPENT: Instrument("gauge", "", "Amount of a budget that is spent in its present window"),
+    semconv.BUDGET_LIMIT: Instrument("gauge", "", "Amount of a budget per window"),
+    semconv.BUDGET_FACTOR: Instrument("gauge", "", "Factor by which a budget multiplies the sampling rates, at most 1"),
     semconv.JUDGE_CHECK_AGREEMENT: Instrument(
         "gauge", "", "Share of the labels with which a judge agreed in its last run"
     ),
@@ -142,16 +149,18 @@ POINTS: Mapping[str, Instrument] = {
 """Instruments with readings of accounts, budgets, watched judges and partitions; several scorers may share one."""
 INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.QUALITY_HISTOGRAM: Instrument(
-        "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
+        "histogram", "1", "Quality of scored units; 1 is good; the exemplar is a scored trace"
     ),
     semconv.JURY_DISAGREEMENT: Instrument(
         "histogram", "1", "Highest quality among the jurors of a score less the lowest, 0 to 1"
     ),
     semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
     semconv.JUDGE_QUEUE_DURATION: Instrument("histogram", "s", "Time for which questions waited to be sent"),
-    semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),
-    semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units with an outcome, per metric and outcome"),
-    semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have no outcome yet"),
+    semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Eligible units, per metric"),
+    semconv.EVALUATIONS: Instrument(
+        "counter", "{evaluation}", "Eligible units with an outcome, per metric and outcome"
+    ),
+    semconv.PENDING: Instrument("gauge", "{evaluation}", "Eligible units that have no outcome yet"),
     semconv.MISSING_WEIGHT: Instrument(
         "counter", "1", "Sum of w over units that should have a score and have none, by outcome"
     ),
@@ -159,10 +168,10 @@ INSTRUMENTS: Mapping[str, Instrument] = {
         "counter", "1", "Sum of w² over units that should have a score and have none, by outcome"
     ),
     semconv.COMPARED_MISSING_WEIGHT: Instrument(
-        "counter", "1", "Sum of w over units without a score per compared value, of all outcomes"
+        "counter", "1", "Sum of w over units that should have a score and have none, by compared value"
     ),
     semconv.COMPARED_MISSING_WEIGHT2: Instrument(
-        "counter", "1", "Sum of w² over units without a score per compared value, of all outcomes"
+        "counter", "1", "Sum of w² over units that should have a score and have none, by compared value"
     ),
     **SUMS,
     **READ,

@@ -3,8 +3,9 @@
     turn's samples ─▶ gathered (``SessionTable``) ─▶ ended ─▶ decided ─▶ handed over ─▶ settled, emitted
                                           └─▶ goes on: decided, handed over, emitted as provisional
 
-A session is eligible once, after its end. Scores of a session that goes on, or went on after its end, are on evaluation spans,
-and in no sum and no outcome. ``SessionPipeline`` is a population with a ledger of its own.
+A session is a conversation. It is eligible (counted in the ledger) once, after its end. Scores of a session that goes on, or
+went on after its end, are on evaluation spans, and in no sum and no outcome. ``SessionPipeline`` is a population with a ledger
+of its own.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ _NONE: Final[Set[str]] = frozenset()
 
 
 class SessionIds:
-    """Ids of the ``most`` latest open conversations. Safe on any thread without a lock: each step is one dict operation."""
+    """Ids of open conversations, at most ``most``; the latest are kept.
+
+    Safe on any thread without a lock: each step is one dict operation.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: OrderedDict[str, int] = OrderedDict()  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
         self.missed: OrderedDict[str, Outcome] = OrderedDict()  # → why a turn was rejected
-        self.shared: OrderedDict[str, Set[str]] = OrderedDict()  # → metrics that another scorer of this process scores
+        # → metrics that another scorer of this process scores
+        self.metrics_elsewhere: OrderedDict[str, Set[str]] = OrderedDict()
 
     def record_start(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
         """Record the start of a turn, and the metrics that this scorer skips for the conversation."""
@@ -54,7 +59,7 @@ class SessionIds:
 
     def share(self, session_id: str, metrics: Set[str]) -> None:
         """Record the metrics that another scorer of this process scores for the conversation; this scorer skips them."""
-        keep_latest(self.shared, session_id, metrics, self._most)
+        keep_latest(self.metrics_elsewhere, session_id, metrics, self._most)
 
     def record_rejection(self, session_id: str, outcome: Outcome) -> None:
         """Record the rejection of a turn, which makes the conversation incomplete."""
@@ -88,10 +93,11 @@ _REMEMBERED: Final = 100_000
 _LEFT: Final = "turns go to several replicas: only end_session or max_turns ends a whole conversation"
 _PART: Final = "turns go to several replicas, and the last one here did not contain the whole conversation"
 _BEFORE: Final = (
-    "the conversation had more turns than sessions.max_turns when it was first seen whole: it has ended before"
+    "when this process first had the whole conversation, it had more turns than sessions.max_turns: it ended before, in"
+    " another process"
 )
 _NAMES: Final = 1_000
-"""Maximum number of root names of which the modes of the history are remembered."""
+"""Maximum number of root names for which the table remembers whether their turns contain the whole history."""
 MOVED: Final = "its partition went to another worker, which reads its later turns"
 RESUMED: Final = "its turns contain earlier ones that this worker has not read"
 _TAKEN_OVER: Final = (
@@ -158,17 +164,18 @@ class SessionTable:
 
     Attributes:
         bytes: approximate size of open sessions.
-        shared: why any conversation may have turns in other workers of a topic, each of which would count its part as a whole;
-            empty if all turns of a conversation arrive here.
+        why_shared: why any conversation may have turns in other workers of a topic, each of which would count its part as a
+            whole; empty if all turns of a conversation arrive here.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
         self.bounds = bounds
         self.bytes = 0
-        self.shared = ""
+        self.why_shared = ""
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)
-        # stream (None = every stream) → Unix time in ns until which other processes may have read it
+        # stream (one source of all turns of a conversation, such as a Kafka partition; None = every stream) → Unix time in ns
+        # until which other processes may have read it
         self._read_elsewhere_ns: dict[Hashable, int] = {}
         self._bring_all: dict[str, bool] = {}  # name of a root → whether its turns contain the whole history
         self._begin_empty: set[str] = set()  # names of roots with a conversation that began without a history
@@ -185,16 +192,16 @@ class SessionTable:
         if not session.units:
             session.stream = turn.stream
         was_elsewhere = turn.end_ns < self._read_elsewhere_ns.get(session.stream, 0)
-        session.why_partial = session.why_partial or self.shared or (_TAKEN_OVER if was_elsewhere else "")
+        session.why_partial = session.why_partial or self.why_shared or (_TAKEN_OVER if was_elsewhere else "")
         session.add(turn, now_ns)
         self.bytes += session.held_bytes - before
         return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
         """Record why from now on turns of any conversation may be in other processes. An empty ``why`` ends this state."""
-        if self.shared and not why:
+        if self.why_shared and not why:
             self.take_over(None, now_ns)
-        self.shared = why
+        self.why_shared = why
         for session in self._open.values():
             session.why_partial = session.why_partial or why
 
@@ -268,7 +275,8 @@ class SessionTable:
         del self._open[session.id]
         self.bytes -= session.held_bytes
         began_empty = not session.why_partial and session.past is None and session.exchanges <= session.units
-        if began_empty and len(self._begin_empty) < _NAMES:  # no example or greeting precedes its first question
+        # The first turn brought no earlier exchange, such as an example in the prompt.
+        if began_empty and len(self._begin_empty) < _NAMES:
             self._begin_empty.add(session.name)
         self._past.add(session.key, session.ended())
         return self._make_ended_session(session, end)
@@ -284,14 +292,14 @@ class SessionTable:
         )
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
-        is_alone, history_is_whole = self.bounds.replicas != "any", self._bring_all.get(session.name, False)
-        if not is_alone and end not in ("explicit", "max_turns"):
+        gets_every_turn, history_is_whole = self.bounds.replicas != "any", self._bring_all.get(session.name, False)
+        if not gets_every_turn and end not in ("explicit", "max_turns"):
             return _LEFT
-        if not is_alone and not (history_is_whole and (session.is_brought or session.exchanges == 1)):
+        if not gets_every_turn and not (history_is_whole and (session.is_brought or session.exchanges == 1)):
             return _PART
-        if self._turns(session) > self.bounds.max_turns and not (is_alone and session.units > 1):
+        if self._turns(session) > self.bounds.max_turns and not (gets_every_turn and session.units > 1):
             return _BEFORE
-        if is_alone and (why_partial := self._why_partial(session)):
+        if gets_every_turn and (why_partial := self._why_partial(session)):
             log_once(
                 f"session piece {why_partial}", f"conversations are incomplete here, and not scored: {why_partial}"
             )
@@ -313,7 +321,9 @@ def session_key(id: str) -> UnitKey:
 
 
 _REMEMBERED_IDS: Final = 100_000
-"""Number of remembered ids: ten for each session that may be gathered, because most sessions are not sampled. 0.1 kB each."""
+"""Number of remembered ids: ten times the default number of open sessions (``max_open``), because most sessions are not
+sampled. 0.1 kB each.
+"""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
 """A key that is in flight during a shutdown, until the last session is exported."""
@@ -335,6 +345,7 @@ class _InWork(NamedTuple):
 
     @property
     def counts(self) -> bool:
+        """Whether the session's scores count in the ledger: they are neither provisional nor a later revision."""
         return not self.revision and not self.provisional
 
 
@@ -348,7 +359,7 @@ class SessionPipeline(Population):
         metrics: names of the metrics that score sessions; may be empty.
         table: gathers the turns of sessions.
         sampler: decides on each session that has ended or is scored provisionally.
-        handover: passes sampled sessions to the loop.
+        handover: passes sampled sessions to the event loop that scores them.
         post: runs a call on the span thread.
         possible_turns: conversation's id (None = any) → ended units that may still become turns of it.
         shown: conversation's id → its exported form; None if it is not exported.
@@ -423,11 +434,17 @@ class SessionPipeline(Population):
                 self._end(session_id)
 
     def next_due_ns(self) -> int | None:
-        """Return the time at which the next session becomes idle for too long; None if no session is open."""
+        """Return the time at which the next session becomes idle for too long.
+
+        None if no session is open, or if ``replicas`` is ``any``.
+        """
         return self.table.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the ended sessions whose scores are not exported yet, with their turns."""
+        """Return the sessions whose scores are not exported yet, with their turns.
+
+        These are ended sessions, sessions whose end waits for units, and sessions that are scored provisionally.
+        """
         while self._leaving and self._leaving[0][0] <= self.hold.ended:
             self._leaving.popleft()
         waiting = {session_key(session_id) for session_id in self._ending if session_id is not None}
@@ -551,7 +568,8 @@ class SessionPipeline(Population):
         except Exception:
             self.queue.cancel(held)
             raise
-        self._at_work[work] = set(chosen)  # set after the start is early enough, because scores arrive on this thread
+        # It may be set after the handover: scores arrive on this thread, so none can arrive earlier.
+        self._at_work[work] = set(chosen)
         if work.counts:
             self.account_quotas.enter(work.key, chosen, held)
 
@@ -571,8 +589,8 @@ class SessionPipeline(Population):
 
     def _own(self, session_id: str) -> Collection[str]:
         """Return the metrics that score a conversation here; metrics that another scorer of the process scores are left out."""
-        shared = self.ids.shared.get(session_id, ())
-        return [name for name in self.metrics if name not in shared] if shared else self.metrics
+        elsewhere = self.ids.metrics_elsewhere.get(session_id, ())
+        return [name for name in self.metrics if name not in elsewhere] if elsewhere else self.metrics
 
     def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
         decisions = {name: self.sampler.session(session.id, name) for name in self._own(session.id)}

@@ -43,7 +43,10 @@ class Conversation:
 
 
 def conversations(spans: Spans) -> list[Conversation]:
-    """Return the conversations that were judged as a whole, or have at least two turns, in the order of time."""
+    """Return the conversations that were judged as a whole, or have at least two turns.
+
+    Conversations without turns come first, the others in the order of time.
+    """
     turns = _turns(spans)
     ids = dict.fromkeys([*turns, *spans.conversations, *spans.provisional])
     candidates = [Conversation(key, tuple(turns.get(key, ())), tuple(_scores(key, spans))) for key in ids]
@@ -108,7 +111,7 @@ MAX_CHARS = 1_500
 _ENDS: Mapping[str, str] = {
     "explicit": "ended by the application",
     "idle": "ended by silence",
-    "max_turns": "ended at its most turns",
+    "max_turns": "ended at the maximum number of turns",
     "evicted": "ended to make room for others",
     "shutdown": "ended with the process",
     "open": "provisional: the conversation went on, and the score is in no mean",

@@ -72,14 +72,14 @@ def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversation
     every = cases(summary.ranking, lambda worst: units.excerpt(worst.unit).question)
     shown = some_of_each(every, summary.falls)
     worst = [_unit_card(case, units, summary, metrics) for case in shown]
-    talks = cards(conversations, units, summary)
+    conversation_cards = cards(conversations, units, summary)
     return jinja2_page.render(
         "page.html.j2",
         title=safe_text(title),
         headline=say.headline(summary),
         period=say.period(summary),
         lede=_lede(summary),
-        first=_open_first(worst, talks, summary),
+        first=_open_first(worst, conversation_cards, summary),
         metrics=[_metric(metric, at, summary) for at, metric in enumerate(metrics)],
         width=say.width_words(summary.width_ns),
         funnel_finding=_funnel_finding(summary.steps),
@@ -90,12 +90,14 @@ def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversation
         worst_finding=_worst_finding(summary),
         worst_note=_worst_note(shown, every),
         units=worst,
-        empty=not (summary.units or summary.conversations or talks),
-        talks=talks,
-        talks_note=(
-            f"Shown: {len(talks)} of {len(conversations):,}, failed ones first." if len(talks) < len(conversations) else ""
+        empty=not (summary.units or summary.conversations or conversation_cards),
+        conversation_cards=conversation_cards,
+        conversations_note=(
+            f"Shown: {len(conversation_cards)} of {len(conversations):,}, failed ones first."
+            if len(conversation_cards) < len(conversations)
+            else ""
         ),
-        talks_finding=_talks_finding(summary, talks),
+        conversations_finding=_conversations_finding(summary, conversation_cards),
         people=_people(units, summary),
         min_drop=say.figure(MIN_DROP, 1),
         min_evidence=say.figure(MIN_EVIDENCE, 1),
@@ -282,7 +284,9 @@ def _describe_cost(metric: MetricSummary) -> str:
 
 
 def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
-    """Yield sentences on missing scores, the pass rate by human labels, and second judges."""
+    """Yield sentences on missing scores, bounds of the mean, cut questions, the condition, the corrected pass rate and second
+    judges.
+    """
     if missing := say.outcome_words(metric.outcomes):
         yield f"Without a score: {missing}"
     if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:
@@ -313,17 +317,17 @@ def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:
 
 
 def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
-    scored = next(step.left for step in steps if step.name == "scored")
-    came = steps[0].left
-    return f"{scored:,} of {format_count(came, 'evaluation')} have a score" if came else "No unit arrived"
+    scored = next(step.remaining for step in steps if step.name == "scored")
+    arrived = steps[0].remaining
+    return f"{scored:,} of {format_count(arrived, 'evaluation')} have a score" if arrived else "No unit arrived"
 
 
 def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
     return {
-        "came": step.left,
-        "left": f"{step.left:,}",
+        "number": step.remaining,
+        "remaining": f"{step.remaining:,}",
         "name": step.name,
-        "share": f"{100 * step.left / max(1, steps[0].left):.2f}",
+        "share": f"{100 * step.remaining / max(1, steps[0].remaining):.2f}",
         "lost": ", ".join(f"−{count:,} {say.outcome_name(outcome)}" for outcome, count in step.lost.items()),
     }
 
@@ -332,14 +336,14 @@ def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
 
 
 def _open_first(
-    units: Sequence[Mapping[str, Any]], talks: Sequence[Mapping[str, Any]], summary: ReportSummary
+    units: Sequence[Mapping[str, Any]], conversation_cards: Sequence[Mapping[str, Any]], summary: ReportSummary
 ) -> dict[str, Any] | None:
     """Return the worst unit or conversation with the reasons; None if every one passes all its metrics."""
     fallen = [fall.metric for fall in summary.falls]
     whole = {metric.metric for metric in summary.metrics if metric.of_conversations}
     if summary.failed and (not units or (fallen and fallen[0] in whole)):
-        first, title, href = summary.failed[0], talks[0]["title"], "#talk-1"
-        example = {"answer": "", "when": talks[0]["about"], "trace_id": summary.failed[0].rows[0].trace_id}
+        first, title, href = summary.failed[0], conversation_cards[0]["title"], "#talk-1"
+        example = {"answer": "", "when": conversation_cards[0]["about"], "trace_id": summary.failed[0].rows[0].trace_id}
     elif units:
         first, title, href = summary.ranking[0], units[0]["title"], "#unit-1"
         example = {"answer": units[0]["rough_answer"], "when": units[0]["when"], "trace_id": units[0]["trace_id"]}
@@ -449,10 +453,10 @@ def _worst_finding(summary: ReportSummary) -> str:
     return f"{format_count(number, 'unit')} {'fails' if number == 1 else 'fail'} a metric{first}"
 
 
-def _talks_finding(summary: ReportSummary, talks: Sequence[Mapping[str, Any]]) -> str:
+def _conversations_finding(summary: ReportSummary, conversation_cards: Sequence[Mapping[str, Any]]) -> str:
     judged = format_count(summary.conversations, "conversation")
     if not summary.conversations:
-        return f"{format_count(len(talks), 'conversation')}, none judged as a whole"
+        return f"{format_count(len(conversation_cards), 'conversation')}, none judged as a whole"
     return (
         f"{judged} judged as a whole, {len(summary.failed):,} of them {'fails' if len(summary.failed) == 1 else 'fail'}"
     )

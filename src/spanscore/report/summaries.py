@@ -211,12 +211,12 @@ class FunnelStep:
     """One step of the funnel.
 
     Attributes:
-        left: number of evaluations that reached this step.
+        remaining: number of evaluations that reached this step.
         lost: outcome → number of evaluations that ended just before this step.
     """
 
     name: str
-    left: int
+    remaining: int
     lost: Mapping[str, int]
 
 
@@ -224,18 +224,20 @@ def funnel(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
     """Return the outcomes of all (unit × metric), step by step."""
     ended = Counter(row.outcome for row in rows if row.value is None)
     failed = sum(row.label == "fail" for row in rows)
-    left = len(rows)
-    steps = [FunnelStep("arrived", left, {})]
+    remaining = len(rows)
+    steps = [FunnelStep("arrived", remaining, {})]
     for name, outcomes in (
         ("chosen by sampling", _NOT_CHOSEN),
         ("had the fields that the metric needs", _NO_SAMPLE),
         ("scored", ended.keys() - _NOT_CHOSEN - _NO_SAMPLE),
     ):
         lost = {outcome: ended[outcome] for outcome in sorted(ended.keys() & outcomes)}
-        left -= sum(lost.values())
-        steps.append(FunnelStep(name, left, lost))
+        remaining -= sum(lost.values())
+        steps.append(FunnelStep(name, remaining, lost))
     if any(row.label for row in rows):
-        steps.append(FunnelStep("passed", left - failed, {"failed the metric's threshold": failed} if failed else {}))
+        steps.append(
+            FunnelStep("passed", remaining - failed, {"failed the metric's threshold": failed} if failed else {})
+        )
     return tuple(steps)
 
 

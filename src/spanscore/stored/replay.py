@@ -81,7 +81,7 @@ class Journal(SpanExporter):
             self._file = _opened(path)
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self))
-        # Otherwise the environment would choose, and the spans would be exported.
+        # Otherwise the environment would choose the exporters, and the spans would be exported.
         providers = Providers(provider, NoOpMeterProvider(), NoOpLoggerProvider())
         self.sink = EvaluationSpans(providers, content=True)
 
@@ -288,7 +288,7 @@ def replay_scorer(
         arguments = _arguments(config, settings, metrics)
         session_metrics = arguments["sessions"].metrics
         names = ", ".join(metric.name for metric in session_metrics)
-        notes = [f"conversations are not replayed: {names} scores none"] * bool(session_metrics)
+        notes = [f"conversations are not replayed; not used: {names}"] * bool(session_metrics)
         notes += ["second judges are not called"] * bool(arguments["judge"].shadows)
         arguments |= _without_live_parts(arguments, sinks, emits=emits, under_way=under_way)
         scorer = OnlineScorer(**arguments)
@@ -323,7 +323,7 @@ def _without_live_parts(
 
     - The queue has places for all units in progress, so that no unit is lost.
     - A budget does not lower rates: the configured rates apply, and units above a window's budget end as ``budget_exhausted``.
-    - Unless spans are emitted, the providers export nothing, for any exporters in the environment.
+    - Unless spans are emitted, the providers export nothing, whatever exporters the environment names.
     """
     outputs, judge, limits = arguments["outputs"], arguments["judge"], arguments["limits"]
     silent: dict[str, Any] = {
@@ -385,7 +385,8 @@ class Replay:
         limit: maximum number of units that at least one metric scores; None = all.
         again: whether units with a score are scored again.
         journal: file of the scored units; None = no file.
-        most_under_way: maximum number of units that are scored at once.
+        most_under_way: maximum number of units that are scored at once. A unit is handed over when at most this number is in
+            progress, so the maximum is exceeded by at least one.
         on_progress: called after each trace, and while the run waits.
         clock: monotonic clock, in seconds.
         sleep: waits, in seconds.

@@ -628,7 +628,7 @@ def _read_sessions(sessions: SessionPipeline) -> SessionStatus:
         open=sessions.table.open,
         ended=dict(sessions.ended),
         without_id=sessions.without_id,
-        pieces=sessions.table.shared,
+        pieces=sessions.table.why_shared,
     )
 
 

@@ -136,7 +136,7 @@ class DeepEvalMetric(ExternalMetric):
         try:
             value = await run(lambda: measure(case, **quiet))
         except MissingTestCaseParamsError:  # the field exists, because required fields were checked before: it is empty
-            return Finding(value=None, reason="DeepEval measures no empty field that it requires")
+            return Finding(value=None, reason="a field that the DeepEval metric requires is empty")
         if value is None:
             value = metric.score
         if value is None and metric.error is not None:  # DeepEval's evaluate() stores an exception there

@@ -43,22 +43,22 @@ from spanscore.samples.normalizers.building import (
 
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Name and attributes of each event of a span."""
-_ASKS_NOTHING: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
-OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
+_WORDLESS_OPERATIONS: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
+OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_WORDLESS_OPERATIONS, "completion": semconv.TEXT_COMPLETION}
 """``llm.request.type`` → operation; any other is a chat."""
 _RUNS: Final = frozenset(
     {*semconv.MODEL_OPERATIONS, *semconv.WHOLE_OPERATIONS, semconv.RETRIEVAL, semconv.EMBEDDINGS}
     | {semconv.EXECUTE_TOOL, semconv.EXECUTE_TASK, semconv.CREATE_AGENT, semconv.EVALUATION}
 )
 """Operations of the conventions. With any other name, a span with a model and messages is a model's call."""
-_TALKING: Final = re.compile(
+_CONTENT_ENDINGS: Final = re.compile(
     r"(?:^|[._])(?:(?:input|output|prompt|completion|message|request|response|content|event|question|answer)s?|\w+_data|value)$"
 )
 """Endings of names of attributes with content, for any writer."""
 _CONTENT: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION)
 """Attributes with content: the newest names, which are also the prefixes of older flat names."""
-_SHOWS: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
-"""Attributes by which a span without a system may be a model's call."""
+_CALL_EVIDENCE: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
+"""Attributes by which a span without ``gen_ai.system`` may be a model's call."""
 _USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
 _LEFT_TO_OTHERS: Final = frozenset({"logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference"})
 """Scopes with GenAI names on spans that are not calls: Logfire's spans of requests with a streamed answer."""
@@ -114,7 +114,10 @@ class GenAINormalizer:
     signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
 
     def accepts(self, span: SpanData) -> bool:
-        """Return whether the span has an operation, is a model's call, or is spanscore's own; False for OpenLLMetry's."""
+        """Return whether the span has an operation, is a model's call, or is spanscore's own.
+
+        False for OpenLLMetry's spans, and for spans of the scopes in ``_LEFT_TO_OTHERS`` (Logfire's clients).
+        """
         if span.scope == semconv.CAPTURE_SCOPE:
             return True
         if span.scope in _LEFT_TO_OTHERS:
@@ -124,8 +127,10 @@ class GenAINormalizer:
             return False
         if isinstance(raw.get(semconv.OPERATION_NAME), str):
             return True
-        shows = semconv.SYSTEM in raw or (semconv.OPENINFERENCE_KIND not in raw and not _SHOWS.isdisjoint(raw))
-        return shows and _is_call(span, raw)
+        may_be_call = semconv.SYSTEM in raw or (
+            semconv.OPENINFERENCE_KIND not in raw and not _CALL_EVIDENCE.isdisjoint(raw)
+        )
+        return may_be_call and _is_call(span, raw)
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return spanscore's own span unchanged, and any other span with GenAI names only."""
@@ -154,7 +159,11 @@ def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> Span
 
 
 def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
-    """Return whether a span without an operation is a model's call; speech, images, files and groups are not."""
+    """Return whether a span without an operation is a model's call.
+
+    A call has a request type, a model with token counts, or content. Spans of speech, images and files are no calls,
+    and neither are spans that only group other spans.
+    """
     if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _USED)):
         return True
     return bool(_quoted(raw, _NAMES[(*raw,)].newest, span.events))
@@ -165,7 +174,7 @@ def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
     names = [
         name
         for name, value in raw.items()
-        if isinstance(value, str) and (" " in value or value[:1] in _STRUCTURE) and _TALKING.search(name)
+        if isinstance(value, str) and (" " in value or value[:1] in _STRUCTURE) and _CONTENT_ENDINGS.search(name)
     ]
     if not names:
         return None
@@ -183,7 +192,7 @@ class _Names(NamedTuple):
     """Names of a span's attributes, by their use.
 
     Attributes:
-        plain: name in the conventions for attributes without quotes, each with the name on the span.
+        plain: name in the conventions of each attribute without content, with its name on the span.
         newest: names of content in the newest form.
         metadata: key of the metadata of LangSmith's run, and the name of the attribute.
         has_conversation: whether an attribute may have the conversation's id.
@@ -201,9 +210,9 @@ def _by_use(names: tuple[str, ...]) -> _Names:
     older = {name: other for name, other in _OLDER_PLAIN.items() if name in names or other in names}
     plain = older | {name: name for name in names if name in semconv.PLAIN_ATTRIBUTES}
     metadata = names_under(semconv.LANGSMITH_METADATA, names)
-    has_metadata = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
+    has_conversation = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
     functions = tuple(name for name in names if name.startswith(semconv.REQUEST_FUNCTIONS))
-    return _Names((*plain.items(),), _newest(names), metadata, has_metadata, functions)
+    return _Names((*plain.items(),), _newest(names), metadata, has_conversation, functions)
 
 
 def _newest(names: Iterable[str]) -> tuple[str, ...]:
@@ -221,14 +230,17 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
 
 
 def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
-    """Return attributes that quote, older forms only without the newest; empty if there is neither input nor output."""
+    """Return the attributes with content. Older forms are read only if the newest form is missing.
+
+    The result is empty if there is neither input nor output.
+    """
     raw_content = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
             raw_content |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
-    if raw_content.keys() <= _NO_TALK:
+    if raw_content.keys() <= _WITHOUT_MESSAGES:
         raw_content |= _older_content(raw, events)
-        return {} if raw_content.keys() <= _NO_TALK else raw_content
+        return {} if raw_content.keys() <= _WITHOUT_MESSAGES else raw_content
     return raw_content
 
 
@@ -240,7 +252,7 @@ _OF_MEMORY: Final[Mapping[str, str]] = {
 _NEWEST: Final = (
     frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai.")) | _OF_MEMORY.keys()
 )
-_NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
+_WITHOUT_MESSAGES: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
 """Content that, by itself, is neither input nor output."""
 
 
@@ -258,10 +270,12 @@ def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
 
 def _operation_of_library(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:
     """Return the operation of a span with a library's operation name: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
-    if operation in _ASKS_NOTHING:
-        return _ASKS_NOTHING[operation]
-    talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(_older_content(raw, ()))
-    is_call = operation.startswith(semconv.CHAT) or (talks and semconv.REQUEST_MODEL in raw)
+    if operation in _WORDLESS_OPERATIONS:
+        return _WORDLESS_OPERATIONS[operation]
+    has_messages = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(
+        _older_content(raw, ())
+    )
+    is_call = operation.startswith(semconv.CHAT) or (has_messages and semconv.REQUEST_MODEL in raw)
     return semconv.CHAT if is_call else operation  # Semantic Kernel: chat.completions
 
 
@@ -274,7 +288,7 @@ def _no_content() -> NoContent:
 def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool's arguments and result; Strands writes them as messages of one part."""
     content = _conventional(raw_content)
-    messages = (message for name in _TALKS for message in _listed(content.get(name)))
+    messages = (message for name in _MESSAGE_SIDES for message in _listed(content.get(name)))
     parts = [part for message in messages for part in _listed(message.get("parts"))]
     attributes = {
         semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
@@ -287,23 +301,28 @@ def _listed(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-_TALKS: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
+_MESSAGE_SIDES: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
 
 
 def _rendering(older: Render) -> Render:
-    return lambda raw_content: _conventional(raw_content, unread=_TALKS) or older(raw_content)
+    return lambda raw_content: _conventional(raw_content, unread=_MESSAGE_SIDES) or older(raw_content)
 
 
 def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return content under the conventions' own names, messages as lists."""
+    """Return content under the conventions' own names, messages as lists.
+
+    Args:
+        unread: names whose lists are parsed only when they are read.
+    """
     content = structures(raw_content, unread=unread)
     if len(content) < len(raw_content) and (variables := under(semconv.PROMPT_VARIABLE, raw_content)):
+        # ``structures`` leaves out prompt variables, which are flat attributes; together they become the input value.
         content[semconv.INPUT_VALUE] = variables
-    for name in _TALKS:
+    for name in _MESSAGE_SIDES:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}
             content[name] = listed.get("messages", [listed])
-    return {} if content.keys() <= _NO_TALK else content
+    return {} if content.keys() <= _WITHOUT_MESSAGES else content
 
 
 # --- older ----------------------------------------------------------------------------------------------------------
@@ -324,12 +343,12 @@ _Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 def _older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
     """Return a span's attributes with content in older forms, and its events with content."""
     raw_content: dict[str, Any] = {name: value for name, value in raw.items() if _CONTENT_NAMES.match(name)}
-    talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
-    if not talk:
+    content_events = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
+    if not content_events:
         return raw_content
-    # A cut body among the attributes marks the span as cut.
-    cut = {name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)}
-    return {**raw_content, **cut, _ON_EVENTS: talk}
+    # A cut body is added under its event's name, so that the span counts as cut.
+    cut = {name: body for name, held in content_events if isinstance(body := _body(held), str) and is_cut(body)}
+    return {**raw_content, **cut, _ON_EVENTS: content_events}
 
 
 def _older_chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,13 +393,13 @@ def _flat(raw_content: Mapping[str, Any]) -> _Turns:
 
 
 def _flat_messages(raw_content: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
-    messages = [fields for fields in positions(raw_content, f"{name}.") if fields.keys() & _SPEAKS]
+    messages = [fields for fields in positions(raw_content, f"{name}.") if fields.keys() & _MESSAGE_FIELDS]
     # If some messages have a role, a message without one was cut.
     with_role = [fields for fields in messages if "role" in fields]
     return [_flat_message(fields, role) for fields in with_role or messages]
 
 
-_SPEAKS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
+_MESSAGE_FIELDS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
 
 
 def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
@@ -455,7 +474,7 @@ _RENDERERS: Final[Mapping[str, Render]] = {
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
-# Content that AWS's distribution moved from a span of any writer to the body of a log record.
+# AWS's distribution moves the content of any writer's span to the body of a log record. These functions read it.
 
 
 def with_body(translated: SpanData, events: Events) -> SpanData:
@@ -471,8 +490,8 @@ def _content(operation: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
     inputs, outputs = (_messages(json_at(held, side)) for side in semconv.BODY_SIDES)
     if operation in semconv.MODEL_OPERATIONS:
         return {
-            semconv.INPUT_MESSAGES: prompts_in(_talk(inputs)) or None,
-            semconv.OUTPUT_MESSAGES: answers_in(_talk(outputs)) or None,
+            semconv.INPUT_MESSAGES: prompts_in(_usable_messages(inputs)) or None,
+            semconv.OUTPUT_MESSAGES: answers_in(_usable_messages(outputs)) or None,
         }
     prompts = [message for message in inputs if message.get("role") != SYSTEM]
     return content_of(operation, *(value_of(side[-1].get("content")) if side else None for side in (prompts, outputs)))
@@ -483,7 +502,7 @@ def _messages(side: Any) -> list[Mapping[str, Any]]:
     return [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
 
 
-def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
+def _usable_messages(messages: Sequence[Mapping[str, Any]]) -> Any:
     """Return messages. A message that contains a whole request or answer as JSON counts only if there is no other message."""
     plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
     return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))
