@@ -128,7 +128,7 @@ def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
             raise ConfigurationError(
                 f"base_url applies only to a judge given as 'provider:model', such as 'openai:{name}'"
             )
-        arguments |= {"base_url": address, "model_provider": provider}
+        arguments["base_url"] = address
         key = key or (_PLACEHOLDER_KEY if provider.replace("-", "_").lower() in KEYS else None)
     if key is not None:
         arguments["api_key"] = SecretStr(key)
@@ -148,14 +148,15 @@ def named_embeddings(name: str) -> Any:
 def _named(name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]) -> Any:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
-        arguments.pop("model_provider", None)
         return openai(openai_class, model, role, arguments)
     try:
         make = getattr(import_module(module), factory_name)
     except ImportError as error:
         raise NotReadyError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
     try:
-        return make(model if "model_provider" in arguments else name, **arguments)
+        if "base_url" in arguments:  # LangChain must not guess the provider, whose key it would send there
+            return make(model, model_provider=provider, **arguments)
+        return make(name, **arguments)
     except ImportError as error:  # names the provider's package and its pip line
         raise NotReadyError(f"{role} {name!r}: {error}") from error
     except Exception as error:
