@@ -201,7 +201,7 @@ class LearnedBaseline:
 
     @property
     def min_scores(self) -> int | None:
-        """Number of scores in bursts that tell as much as ``MIN_SCORES`` independent scores; None if about ``MIN_SCORES``."""
+        """Number of scores in bursts with the evidence of ``MIN_SCORES`` independent ones; None if about ``MIN_SCORES``."""
         return ceil(self.design_effect) * MIN_SCORES if self.design_effect > 1 else None
 
 

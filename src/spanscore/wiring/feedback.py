@@ -307,11 +307,11 @@ class AnnotationWriter(ImmediateReceiver):
         """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
         if self._line.hooks.redactor is None:
             return human_label
-        redact, nobody = self._line.redact, semconv.ANNOTATOR_HUMAN
+        redact, unnamed = self._line.redact, semconv.ANNOTATOR_HUMAN
         annotator, comment, key = human_label.annotator, human_label.comment, human_label.key
         return replace(
             human_label,
-            annotator=nobody if annotator == nobody else redact(annotator) or nobody,
+            annotator=unnamed if annotator == unnamed else redact(annotator) or unnamed,
             comment=None if comment is None else redact(comment),
             key=None if key is None else redact(key),
         )
