@@ -21,6 +21,8 @@ from spanscore.protocols import PendingSpan
 RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
 """Reasons for the export of a unit's spans."""
 _SECOND_NS = 1_000_000_000
+HOLD_ROOT_S, HOLD_S = 10.0, 4.0
+"""How long a unit waits after its end by default, in s: the root of a trace, and any other unit."""
 _FLUSH_WAIT_NS = 2 * _SECOND_NS
 """Longest wait for a flush. A batch that took longer to fill needs no flush."""
 
@@ -113,8 +115,8 @@ class SpanBuffer:
     max_bytes: int = 64_000_000
     early_ns: int = 5 * _SECOND_NS
     attach: bool = True
-    hold_root_ns: int = 10 * _SECOND_NS
-    hold_ns: int = 4 * _SECOND_NS
+    hold_root_ns: int = int(HOLD_ROOT_S * _SECOND_NS)
+    hold_ns: int = int(HOLD_S * _SECOND_NS)
     provider_closed: bool = False
 
     def __post_init__(self) -> None:

@@ -44,7 +44,7 @@ from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
 from spanscore.pipeline.sessions import SessionBounds, SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
+from spanscore.pipeline.span_buffer import HOLD_ROOT_S, HOLD_S, ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
 from spanscore.samples.redaction import redacted
@@ -411,8 +411,8 @@ class Pipeline:
         self.hold: SpanBuffer = SpanBuffer(
             ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge),
             attach=outputs.span and bool(self.of_units),
-            hold_root_ns=int((10.0 if outputs.hold is None else outputs.hold) * 1e9),
-            hold_ns=int((4.0 if outputs.hold is None else outputs.hold) * 1e9),
+            hold_root_ns=int((HOLD_ROOT_S if outputs.hold is None else outputs.hold) * 1e9),
+            hold_ns=int((HOLD_S if outputs.hold is None else outputs.hold) * 1e9),
             provider_closed=self.provider_closed,
         )
 
