@@ -62,7 +62,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
     once. No method blocks or raises. A copy or deep copy is the handler itself. An unpickled handler records nothing.
 
     Args:
-        intake: the first parts.
+        intake: the intake to use first; ``connect`` replaces it.
         tracer: function that returns the tracer of the capture scope; called once, before the first root.
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and therefore needed for every unit.
@@ -115,7 +115,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         handlers.join(self)
 
     def connect(self, intake: Intake) -> None:
-        """Work with these parts from now on, without a run: roots that are open at a fork never end in the child."""
+        """Use this intake from now on, without a run: roots that are open at a fork never end in the child."""
         self._intake, self._event_queue, self._sampler = intake, intake.event_queue, intake.sampler
         self.admission, self._turns = intake.admission, intake.turns
         self.memory = RunTable(self.memory.closed, self.memory.why_closed)

@@ -87,7 +87,7 @@ class OtlpSpans:
     """The receiver of ``spanscore serve`` and of every other OTLP listener.
 
     Attributes:
-        intake: the first parts.
+        intake: the intake to use first; ``connect`` replaces it.
         bounds: limits of waiting spans.
         claims: decides which spans are read.
         translator: normalizers, owned by the span thread, which map spans to GenAI names.
@@ -118,7 +118,7 @@ class OtlpSpans:
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use these parts from now on, without a span, and count from zero."""
+        """Use this intake from now on, without a span, and count from zero."""
         self._event_queue, self._port = intake.event_queue, intake.port
         self._sampler, self._admission = intake.sampler, intake.admission
         self._mended: Counter[str] = Counter()

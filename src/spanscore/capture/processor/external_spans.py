@@ -79,7 +79,7 @@ class ExternalSpans:
     """The receiver of all processors of one scorer.
 
     Attributes:
-        intake: the first parts.
+        intake: the intake to use first; ``connect`` replaces it.
         scopes: roles of instrumentation scopes, which decide the claimed spans.
         translator: normalizers, which map spans to GenAI names.
         ready: called with the first root (of each process): chooses providers and starts the span thread.
@@ -110,7 +110,7 @@ class ExternalSpans:
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use these parts from now on, without a unit: spans that are open at a fork belong to the parent."""
+        """Use this intake from now on, without a unit: spans that are open at a fork belong to the parent."""
         self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.port
         self._sampler, self._turns = intake.sampler, intake.turns
         self._open = OpenUnits()
