@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from spanscore.config.kinds import Place
+from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.errors import ConfigurationError, NotReadyError
 
 
@@ -63,6 +65,7 @@ _LIKELY = re.compile(
 _OF_A_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
+_FROM_VARIABLE = "write ${NAME}, a variable of the environment"
 HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds it) or api_key_file: PATH"
 
 
@@ -71,14 +74,41 @@ def may_be_credential(name: object) -> bool:
     return isinstance(name, str) and _LIKELY.search(name) is not None
 
 
-def credentials_in(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
-    """Yield the places of secrets that are written into the file; ``${NAME}``, a variable of the environment, is no secret."""
+def written_credentials(settings: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Yield the place of each secret that is written into a file, and the other way to give it.
+
+    The parameters of the judge, of a metric's shadow and jury, and of a sink are searched.
+
+    Args:
+        settings: the values of the file; ``${NAME}``, a variable of the environment, is no secret.
+    """
+    judges: list[tuple[Place, Any]] = [(("judge",), settings.get("judge"))]
+    for place, parameters in _entries_of(settings.get("metrics"), ("metrics",)):
+        judges += [((*place, key), parameters.get(key)) for key in ("shadow", "judges", "then")]
+    for place, judge in judges:
+        yield from ((secret, HOW_TO_GIVE) for secret in _secrets_in(judge, place))
+    outputs = settings.get("outputs")
+    sinks = outputs.get("sinks") if isinstance(outputs, Mapping) else None
+    for place, parameters in _entries_of(sinks, ("outputs", "sinks")):
+        if place[-1] in SINK_SETTINGS:
+            yield from ((secret, _FROM_VARIABLE) for secret in _secrets_in(parameters, place))
+
+
+def _entries_of(listed: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield the place and the parameters of each part with parameters in a list of parts."""
+    for position, entry in enumerate(listed if isinstance(listed, list) else ()):
+        for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
+            if isinstance(parameters, Mapping):
+                yield (*place, position, name), parameters
+
+
+def _secrets_in(value: Any, place: Place) -> Iterator[Place]:
     inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in inside:
         if _NAMES.search(str(name)) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):
             yield (*place, name)
         else:
-            yield from credentials_in(inner, (*place, name))
+            yield from _secrets_in(inner, (*place, name))
 
 
 def without_credentials(value: Any) -> Any:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.config.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
+from spanscore.config.kinds import Place
 from spanscore.core.printable import did_you_mean, format_count, printable
 from spanscore.errors import ConfigurationError, NotReadyError
 
@@ -85,8 +86,6 @@ def renamed_key(place: Sequence[int | str]) -> str | None:
     return None
 
 
-Place: TypeAlias = tuple[int | str, ...]
-"""Keys and positions, from the top of the tree down."""
 _LONGEST_FORM: Final = 100
 """Longest form that a message shows, in characters."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|(?!0x)\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")

@@ -16,9 +16,9 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from pydantic_settings.exceptions import SettingsError
 
 from spanscore import semconv
-from spanscore.config.credentials import HOW_TO_GIVE, credentials_in, may_be_credential
-from spanscore.config.messages import Place, describe_faults, written_place, wrong_settings
-from spanscore.config.sinks import SINK_SETTINGS
+from spanscore.config.credentials import may_be_credential, written_credentials
+from spanscore.config.kinds import Place
+from spanscore.config.messages import describe_faults, written_place, wrong_settings
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 
@@ -175,7 +175,9 @@ def examine_settings(path: str | Path) -> PartialSettings:
     environment = FromEnvironment()
     values = _long_forms(environment.filled(written))
     as_written = SecretMask(environment.texts)
-    faults = {**repeated, **environment.faults, **_credentials(written)}
+    faults = {**repeated, **environment.faults}
+    for place, way in written_credentials(written):
+        faults[place] = f"{written_place(place)}: do not write a key into the file; {way}"
     wrong = {place[:_DEPTH] for place in faults}
     first = True
     while True:
@@ -206,32 +208,6 @@ def _long_forms(values: dict[str, Any]) -> dict[str, Any]:
                 with suppress(ValueError):
                     values[name] = short.func(values[name])  # type: ignore[call-arg]  # ours take the value alone
     return values
-
-
-def _credentials(written: dict[str, Any]) -> dict[Place, str]:
-    """Return place → fault for each key that is written into the file: of a judge, a metric's shadow or jury, or a sink."""
-    places = [*credentials_in(written.get("judge"), ("judge",))]
-    for place, parameters in _entries_of(written.get("metrics"), ("metrics",)):
-        for key in ("shadow", "judges", "then"):
-            places += credentials_in(parameters.get(key), (*place, key))
-    faults = {place: f"{written_place(place)}: do not write a key into the file; {HOW_TO_GIVE}" for place in places}
-    outputs = written.get("outputs")
-    sinks = outputs.get("sinks") if isinstance(outputs, Mapping) else None
-    for place, parameters in _entries_of(sinks, ("outputs", "sinks")):
-        if place[-1] in SINK_SETTINGS:
-            for secret in credentials_in(parameters, place):
-                faults[secret] = (
-                    f"{written_place(secret)}: do not write a key into the file; write ${{NAME}}, a variable of the environment"
-                )
-    return faults
-
-
-def _entries_of(listed: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Yield the place and the parameters of each part with parameters in a list of parts."""
-    for position, entry in enumerate(listed if isinstance(listed, list) else ()):
-        for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
-            if isinstance(parameters, Mapping):
-                yield (*place, position, name), parameters
 
 
 def _beside(file: Path, entry: _Entry) -> _Entry:
