@@ -401,7 +401,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._event_queue.put(self.receiver, (root, 0, None, None), never_drop=True)
         else:
             root.kept_events = []
-            self._event_queue.rouse()  # so that the root is closed even if its end never comes
+            self._event_queue.wake_sleeper()  # so that the root is closed even if its end never comes
 
     def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
         """Return the sampling facts of a root that begins, and announce its conversation."""
