@@ -159,7 +159,7 @@ class JobBuilder:
         ``no_sample`` (an extractor). Its conversation id is then removed, unless the unit came redacted.
         """
         try:
-            return await self.box.done(lambda: self.job(sampled))
+            return await self.box.run_async(lambda: self.job(sampled))
         except HookTimeout as hung:
             unit = sampled.unit.without_content()
             unit = unit if sampled.redacted else unit.in_conversation(None)
