@@ -64,6 +64,7 @@ class ProcessLock:
 
 # --- whole file -----------------------------------------------------------------------------------------------------
 
+
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iterator[TextIO]:
     """Open a temporary file for UTF-8 text with unchanged line breaks. At the end of the block it replaces ``path``.

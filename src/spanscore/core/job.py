@@ -169,7 +169,8 @@ class UnitCounts(NamedTuple):
 
     def with_metrics(self, other: UnitCounts) -> UnitCounts:
         """Return these counts with those of other metrics."""
-        return UnitCounts(*({**mine, **theirs} for mine, theirs in zip(self, other, strict=True)))  # type: ignore[arg-type, dict-item]
+        pairs: Any = zip(self, other, strict=True)  # of equal fields
+        return UnitCounts(*({**mine, **theirs} for mine, theirs in pairs))
 
     def with_source(self, source: str | InnerGroup, counts: UnitCounts) -> UnitCounts:
         """Return these counts with the separate counts of a source."""

@@ -22,7 +22,7 @@ from spanscore.samples.on_demand import add_measures, add_tools
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
 
-REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
+REDACTORS = Registry(kind="redactor", protocol=Redactor, example="my_pkg.privacy:redact", built_in={})
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:

@@ -327,7 +327,7 @@ _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,
-    outside="my_pkg.dialects:MyDialect",
+    example="my_pkg.dialects:MyDialect",
     built_in=_BUILT_IN,
     offers=("extract", "score_abandoned", "score_failed"),
 )
