@@ -149,7 +149,7 @@ class DutyCycle:
         return base + (1.0 - base) * urgency
 
     def _application_load(self) -> float:
-        """Return the application's load, [0, 1]: its CPU time, on all cores, per time in which no thread of spanscore worked."""
+        """Return the application's load, [0, 1]: its CPU time, on all cores, per time without work of our threads."""
         now = self._read_clocks()
         window_ns, process_ns, own_ns = (end - start for end, start in zip(now, self._window_start, strict=True))
         if window_ns >= _WINDOW_NS:
@@ -285,12 +285,12 @@ class EventQueue(Generic[_To]):
         self._events = deque()
 
     def post(self, item: Any) -> None:
-        """Append an urgent item, which is read immediately. There is no bound, because the sources of such items are bounded."""
+        """Append an urgent item, which is read immediately. There is no bound, because its sources are bounded."""
         self._urgent.append(item)
         self.nudge()
 
     def post_with_batch(self, item: Any) -> None:
-        """Append an urgent item, such as a score, which is read with the next batch, so that not every item wakes the reader."""
+        """Append an urgent item, such as a score, that is read with the next batch, because each wake-up has a cost."""
         self._urgent.append(item)
         self.wake_sleeper()
 

@@ -27,8 +27,8 @@ _POOL_THREADS = 32
 _LOOP_IS_CLOSED = ("Event loop is closed",)
 """Arguments of asyncio's error if work needs a closed loop: here the application's, because this loop is open.
 
-Cause: an asynchronous client of the application is collected on this thread. OpenAI's client then closes itself, in ``__del__``,
-by a task of the loop that runs on the thread; its connections belong to the application's loop.
+Cause: an asynchronous client of the application is collected on this thread. OpenAI's client then closes itself (``__del__``)
+by a task of the loop that runs on the thread, but its connections belong to the application's loop.
 """
 
 
