@@ -249,7 +249,7 @@ def _asked(span: SpanData) -> Sequence[GenAIMessage]:
 def _unread(span: SpanData) -> str | None:
     """Return a model's input as unparsed JSON, if that is its whole input and was not parsed yet; otherwise None."""
     attributes = span.attributes
-    text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
+    text = attributes.unparsed_text(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
     return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
 
 

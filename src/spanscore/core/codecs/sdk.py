@@ -211,9 +211,9 @@ class WireAttributes(Attributes):
         super().__init__(wire, partial(structures, wire))
         self.wire: Mapping[str, Any] = wire
 
-    def _all(self) -> Mapping[str, Any]:
+    def _render_all(self) -> Mapping[str, Any]:
         self.wire = {}
-        return super()._all()
+        return super()._render_all()
 
 
 def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
