@@ -22,8 +22,8 @@ from spanscore.core.codecs.otlp_request import (
     span_data_of,
     with_attributes,
 )
-from spanscore.core.codecs.otlp_span import IS_REMOTE, KINDS, SAYS_REMOTE
-from spanscore.core.codecs.sdk import STATUS, WireAttributes, exported
+from spanscore.core.codecs.otlp_span import HAS_IS_REMOTE, IS_REMOTE, KINDS
+from spanscore.core.codecs.sdk import STATUS, WireAttributes, encode_attributes
 from spanscore.core.codecs.text import jsonable, safe_text, wire_values
 from spanscore.core.job import Decision, Job
 from spanscore.core.log import type_name
@@ -357,7 +357,7 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
 _NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
 _SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
 _OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
-_REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: SAYS_REMOTE, True: IS_REMOTE}
+_REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: HAS_IS_REMOTE, True: IS_REMOTE}
 
 
 def request_of_unit(
@@ -383,7 +383,7 @@ def request_of_unit(
         marks[_SAMPLES] = str(json_of_samples(samples), "utf-8", "replace")
     spans = list[tuple[Origin, bytes]]()
     for span in unit.spans:
-        attributes = exported(content[span.span_id]) | {semconv.FORWARDED_UNIT: f"{unit.key.span_id:016x}"}
+        attributes = encode_attributes(content[span.span_id]) | {semconv.FORWARDED_UNIT: f"{unit.key.span_id:016x}"}
         if span.no_content is not None:
             attributes[_NO_CONTENT] = [*span.no_content]
         if span.span_id == unit.key.span_id:

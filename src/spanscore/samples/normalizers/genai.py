@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, joined
-from spanscore.core.codecs.sdk import AttributeCache, names_under, structures, under
+from spanscore.core.codecs.sdk import AttributeCache, attributes_under, names_under, structures
 from spanscore.core.codecs.text import from_wire, is_cut
 from spanscore.core.span import Attributes, NoContent, SpanData
 from spanscore.samples.normalizers.building import (
@@ -315,7 +315,7 @@ def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = (
         unread: names whose lists are parsed only when they are read.
     """
     content = structures(raw_content, unread=unread)
-    if len(content) < len(raw_content) and (variables := under(semconv.PROMPT_VARIABLE, raw_content)):
+    if len(content) < len(raw_content) and (variables := attributes_under(semconv.PROMPT_VARIABLE, raw_content)):
         # ``structures`` leaves out prompt variables, which are flat attributes; together they become the input value.
         content[semconv.INPUT_VALUE] = variables
     for name in _MESSAGE_SIDES:

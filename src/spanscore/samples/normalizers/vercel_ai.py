@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, USER, parts, role_of, text_message
-from spanscore.core.codecs.sdk import under
+from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
@@ -61,7 +61,7 @@ class VercelAI:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = operation_of(str(raw[CALL]))
-        metadata = under(_METADATA, raw)
+        metadata = attributes_under(_METADATA, raw)
         conversation = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
         plain = renamed(raw, _RENAMED) | plain_of(raw, operation, {**metadata, "session_id": conversation})
         if operation == semconv.EXECUTE_TOOL:
