@@ -25,8 +25,9 @@ from spanscore.core.codecs.messages import (
     call_part,
     dict_message,
     is_message,
-    joined,
-    parts,
+    join_text_blocks,
+    langchain_message,
+    parts_of,
     response_part,
     role_of,
     sample_messages,
@@ -337,32 +338,18 @@ def _message(item: Any) -> dict[str, Any] | None:
         return None
     if is_a(item, dict):
         return dict_message(item)
-    return {"role": role_of(item[0]), "parts": parts(item[1])}
+    return {"role": role_of(item[0]), "parts": parts_of(item[1])}
 
 
 def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
     fields = _fields_of(message)
     kind = fields["type"].removesuffix("MessageChunk")
-    if kind == "remove":
-        return None
     role = role_of(kind) or fields.get("role", kind)
-    origin = _origin_of(fields, is_human=is_a(message, HumanMessage))
-    if role == TOOL:
-        return {"role": TOOL, "parts": [response_part(fields, content)], **origin}
-    calls = [call_part(call) for call in rest or ()]
-    content_parts = parts(content, calls_apart=bool(calls))
-    return {"role": role_of(role) or role, "parts": [*content_parts, *calls], **origin}
+    return langchain_message(role, fields, content, rest, is_human=is_a(message, HumanMessage))
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
 """Fields of a message, also of the application's own class, without running its properties."""
-
-
-def _origin_of(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
-    """Return the fields on a message's origin: author's name, middleware that made it, id of a human message."""
-    made = fields["additional_kwargs"].get(MADE)
-    shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
-    return {key: value for key, value in shown.items() if value}
 
 
 class _MessageItem(types.Snapshot):
@@ -590,7 +577,7 @@ def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
 
 def _tool_result(output: Any) -> Any:
     if is_a(output, types.MessageSnapshot):
-        return render_value(joined(output[1]))
+        return render_value(join_text_blocks(output[1]))
     if is_a(output, types.CommandSnapshot):
         results = [_tool_result(each) for each in _messages_of_command(output) if is_a(each, types.MessageSnapshot)]
         if results:
