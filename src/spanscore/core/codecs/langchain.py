@@ -36,7 +36,7 @@ from spanscore.core.codecs.messages import (
 from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
 from spanscore.core.codecs.text import (
     MAX_CHARS,
-    Special,
+    Unfold,
     as_text,
     fits_wire,
     jsonable,
@@ -373,7 +373,7 @@ def _unfold_command(command: types.CommandSnapshot) -> dict[str, Any]:
     return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
 
 
-_UNFOLD: Mapping[type, Special] = {
+_UNFOLD: Mapping[type, Unfold] = {
     _MessageItem: lambda item: _message(item[0]),
     types.ThreadSnapshot: _unfold_messages,
     types.MessageSnapshot: _message,
