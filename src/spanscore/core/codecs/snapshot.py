@@ -194,7 +194,7 @@ def snapshot(value: Any) -> Any:
 
 
 def last_human(value: Any) -> MessageSnapshot | None:
-    """Return the last human message of a graph's state; None if the value is no state, or has no human message. Never raises."""
+    """Return the last human message of a graph's state; None for another value, or without such a message. Never raises."""
     messages = value.get("messages") if type(value) is dict else None
     if type(messages) is not list:
         return None
