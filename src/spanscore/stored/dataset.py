@@ -21,7 +21,7 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
 
-_OURS = LABEL_KEYS | {"times", "turns"}
+_OURS = {*LABEL_KEYS, "times", "turns"}
 """Columns that other commands write."""
 _SEPARATORS = ",;\t|"
 _BOM = "\ufeff"
