@@ -18,7 +18,10 @@ _NARROWEST: Final = 20
 
 
 class Terminal(Console):
-    """A console that escapes control characters in texts; its own, for colours, are unchanged."""
+    """A console that escapes control characters in texts; its own, for colours, are unchanged.
+
+    rich itself removes the bell and backspaces of a ``Text``.
+    """
 
     def print_line(self, text: str) -> None:
         """Print a text as one line without markup, of any length: a line break in a name does not begin a new line."""

@@ -382,8 +382,8 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     if isinstance(record, SingleTurnSample | MultiTurnSample):
         return record
     row = _mapping(record)
-    given = {name: without_arrays(value) for name, value in _rename_fields(row).items() if not (texts and value == "")}
-    fields = {name: _field(name, value) for name, value in given.items() if not _is_missing(value)}
+    cells = {name: without_arrays(value) for name, value in _rename_fields(row).items() if not (texts and value == "")}
+    fields = {name: _field(name, value) for name, value in cells.items() if not _is_missing(value)}
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     values = {name: value for name, value in fields.items() if name in kind.model_fields}
     if not values:
@@ -392,7 +392,7 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
         sample = kind.model_validate(values)
     except ValidationError as error:
         raise SampleError(_describe_fault(error)) from None
-    return _with_images(sample, [given.get("user_input"), given.get("retrieved_contexts")])
+    return _with_images(sample, [cells.get("user_input"), cells.get("retrieved_contexts")])
 
 
 def _with_images(sample: Sample, values: list[Any]) -> Sample:
