@@ -85,14 +85,14 @@ class Attributes(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
-            self._all()
+            self._render_all()
         value = self._plain[key]
         return self._parse(key, value) if type(value) is UnreadContent else value
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value. Overridden for speed: most look-ups miss, and the inherited method raises an exception for each."""
         if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
-            self._all()
+            self._render_all()
         value = self._plain.get(key, default)
         return self._parse(key, value) if type(value) is UnreadContent else value
 

@@ -280,10 +280,8 @@ def _read_model(kind: type[BaseModel], stored: _Stored) -> BaseModel:
 
 def _remove(stored: Any, place: tuple[int | str, ...]) -> None:
     for part in place[:-1]:
-        if (
-            isinstance(stored, list) or part in stored
-        ):  # in pydantic's place, the type of a message follows its position
-            stored = stored[part]
+        has_part = isinstance(stored, list) or part in stored
+        stored = stored[part] if has_part else stored  # in pydantic's place, the type of a message follows its position
     del stored[place[-1]]
 
 

@@ -15,7 +15,7 @@ from spanscore.core.codecs.messages import (
     TOOL,
     call_part,
     dict_message,
-    parts,
+    parts_of,
     response_part,
     role_of,
     text_message,
@@ -184,7 +184,7 @@ def spoken_by(
     name = role_of(role) or role
     if name == TOOL:
         return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
-    return {"role": name, "parts": [*parts(content, calls_apart=bool(calls)), *map(call_part, calls)]}
+    return {"role": name, "parts": [*parts_of(content, calls_apart=bool(calls)), *map(call_part, calls)]}
 
 
 def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
