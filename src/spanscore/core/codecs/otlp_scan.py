@@ -56,7 +56,7 @@ _MESSAGES: dict[str, list[tuple[int, str, FieldDescriptorProto.Label.ValueType, 
 }
 
 
-def _file() -> FileDescriptorProto:
+def _skeleton_file() -> FileDescriptorProto:
     file = FileDescriptorProto(name="spanscore/skeleton.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
@@ -70,7 +70,7 @@ def _file() -> FileDescriptorProto:
 
 
 _POOL = DescriptorPool()  # a separate pool, because the shared one has the whole messages
-_POOL.AddSerializedFile(_file().SerializeToString())
+_POOL.AddSerializedFile(_skeleton_file().SerializeToString())
 
 RequestSkeleton: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.Request"))
 """``ExportTraceServiceRequest`` with spans as bytes."""
@@ -225,32 +225,29 @@ def _no_parent(body: bytes, start: int, end: int) -> bytes:
     Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
     safeguard, the bytes of the parent's tag must not occur later.
     """
-    length = body[start + _NAME_AT + 1]
-    named = start + _NAME_AT + 2 + length
-    if body[start + _NAME_AT] != _NAME or length >= _ANOTHER_BYTE or named + _NAMED_SIZE > end:
-        return _NO_SPAN
-    if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
-        return _NO_SPAN
-    return b""
+    kind_at = _kind_after_name(body, start + _NAME_AT, end)
+    return _NO_SPAN if kind_at < 0 or body.find(_PARENT, kind_at, end) >= 0 else b""
+
+
+def _kind_after_name(body: bytes, at: int, end: int) -> int:
+    """Return the position of kind, start and end; -1 unless the name is at this position and these three follow it."""
+    length = body[at + 1]
+    kind_at = at + 2 + length
+    is_name = body[at] == _NAME and length < _ANOTHER_BYTE and kind_at + _NAMED_SIZE <= end
+    return kind_at if is_name and _NAMED(body, kind_at) == _KIND_AND_TIMES else -1
 
 
 def times_in(body: bytes, start: int, end: int) -> bytes:
     """Return the bytes of the start and end fields of a span that was read; empty if the span has neither."""
-    at = start + _NAME_AT
-    if body[at] == _PARENT[0]:
-        at += _PARENT_SIZE
-    length = body[at + 1]
-    named = at + 2 + length
-    if (
-        body[at] != _NAME
-        or length >= _ANOTHER_BYTE
-        or named + _NAMED_SIZE > end
-        or _NAMED(body, named) != _KIND_AND_TIMES
-    ):
-        head = SpanHead.FromString(body[start:end])
-        times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
-        return bytes(times.SerializeToString())
-    return body[named + _KIND_SIZE : named + _NAMED_SIZE]
+    name_at = start + _NAME_AT
+    if body[name_at] == _PARENT[0]:
+        name_at += _PARENT_SIZE
+    kind_at = _kind_after_name(body, name_at, end)
+    if kind_at >= 0:
+        return body[kind_at + _KIND_SIZE : kind_at + _NAMED_SIZE]
+    head = SpanHead.FromString(body[start:end])
+    times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
+    return bytes(times.SerializeToString())
 
 
 def decode_span(body: bytes, start: int, end: int) -> SpanPlace | str:
@@ -282,9 +279,8 @@ def _id_error(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
 
 # --- spans of a request ---------------------------------------------------------------------------------------------
 
-_SDKS, _COLLECTORS = (_FIRST_FIELD, _SECOND_FIELD), (_SECOND_FIELD, _FIRST_FIELD)
-"""Order of resource and scopes in a ``ResourceSpans``, for SDKs and for the Collector."""
 _TWO_MORE: Final = _ANOTHER_BYTE + (_ANOTHER_BYTE << 7)
+"""Bits of the first two bytes of a length of three bytes that are not part of the number."""
 _LONGEST: Final = 5
 """Maximum number of bytes of a length: protobuf has none of more than 2 GiB."""
 
@@ -315,48 +311,6 @@ def scan_request(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | No
     Return None if a message has an unknown field, repeats a field that should occur once, or is invalid: protobuf must read
     such a request. ``rejected`` receives error → number of invalid spans.
     """
-    scope = _one_scope(body, rejected)
-    if scope is not None:
-        return [scope]
-    rejected.clear()
-    return _any_scopes(body, rejected)
-
-
-def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return the scope of a request with one scope, as nearly all have; None for every other request.
-
-    SDKs write resource and scope before their spans, the Collector after them.
-    """
-    size = len(body)
-    start, end = _field(body, 0, size)
-    if end != size or body[0] != _FIRST_FIELD:
-        return None
-    first = _field(body, start, size)
-    if first[1] < 0:
-        return None
-    second = _field(body, first[1], size)
-    if second[1] != size:
-        return None
-    tags = body[start], body[first[1]]
-    if tags == _SDKS:
-        resource, inner = first, second
-    elif tags == _COLLECTORS:
-        inner, resource = first, second
-    else:
-        return None
-    return _scope(body, body[resource[0] : resource[1]], "", inner, rejected)
-
-
-def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return one ``ScopeSpans`` and read its spans; None if it has other fields, a repeated scope, or is invalid."""
-    spans: list[SpanPlace] = []
-    fields = _fields(body, *place, partial(_read_spans, spans, rejected))
-    if fields is None or len(fields[0]) > 1:
-        return None
-    return ScopePlace(resource, _bytes_at(body, fields[0]), schema, fields[2], spans)
-
-
-def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     scopes: list[ScopePlace] = []
     request = _fields(body, 0, len(body))
     if request is None or request[1] or request[2]:
@@ -365,12 +319,14 @@ def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | Non
         resource_spans = _fields(body, start, end)
         if resource_spans is None or len(resource_spans[0]) > 1:
             return None
-        resources, scope_places, schema = resource_spans
+        resources, scope_places, resource_schema = resource_spans
         for place in scope_places:
-            scope = _scope(body, _bytes_at(body, resources), schema, place, rejected)
-            if scope is None:
+            spans: list[SpanPlace] = []
+            scope_spans = _fields(body, *place, partial(_read_spans, spans, rejected))
+            if scope_spans is None or len(scope_spans[0]) > 1:
                 return None
-            scopes.append(scope)
+            resource, scope = _bytes_at(body, resources), _bytes_at(body, scope_spans[0])
+            scopes.append(ScopePlace(resource, scope, resource_schema, scope_spans[2], spans))
     return scopes
 
 
