@@ -126,7 +126,7 @@ class Prompt:
             (``judges/effects/limited.py``).
         applies_when: condition of the question, which the instruction also contains; None = always.
         order: the place of the evidence.
-        fields: variable → the field of a sample whose value it has; the judge reads this name in front of the instruction.
+        fields: variable → the field of a sample with its value; the judge reads this name in front of the instruction.
         examples_first: whether the examples precede the evidence if the instruction follows the evidence.
         criteria: name → one of the questions that this question combines (``metrics/kit/bundle.py``); empty for a single
             question.

@@ -170,7 +170,7 @@ Kind = Literal["binary", "ordinal", "continuous", "categorical"]
 Direction = Literal["higher", "lower"]
 Label = Literal["pass", "fail"]
 PASS_FAIL: Final[frozenset[Kind]] = frozenset({"binary", "categorical"})
-"""Kinds whose qualities are 0 and 1, so that their mean quality is a share of units."""
+"""Kinds with the qualities 0 and 1 only, so that their mean quality is a share of units."""
 ScoreValue: TypeAlias = float | str
 """A number on the metric's scale, or one word of a categorical scale."""
 

@@ -44,7 +44,7 @@ class UnreadContent(NamedTuple):
 
 
 class Attributes(Mapping[str, Any]):
-    """Span attributes whose content is rendered once, when it is first needed.
+    """Span attributes with content that is rendered once, when it is first needed.
 
     Args:
         plain: attributes without content; also the definitions of tools, in the form that the instrumentation wrote.
@@ -294,7 +294,7 @@ class Unit:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether the unit is a conversation that continues, whose scores are in no sum."""
+        """Whether the unit is a conversation that continues, so that its scores are in no sum."""
         return self.session is not None and self.session.end == "open"
 
     @property

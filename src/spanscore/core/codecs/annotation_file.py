@@ -160,7 +160,7 @@ def read_annotations(path: str | Path, *, metric: str | None = None, name: str |
 
     Args:
         path: JSON lines, or JSON of ragas's ``MetricAnnotation`` or ``SingleMetricAnnotation``.
-        metric: the metric whose annotations of ragas are returned; None = the only metric of the file.
+        metric: metric of the returned annotations of ragas; None = the only metric of the file.
         name: name of the labels that are returned; None = the only name in the file.
 
     Raises:

@@ -142,7 +142,7 @@ def chat_attributes(
 
 
 def _subgraph(namespace: Any) -> str | None:
-    """Return the node whose subgraph contains a run (``math_expert:…|agent:…`` → ``math_expert``), which often is an agent."""
+    """Return the node of the subgraph that contains a run (``math_expert:…|agent:…`` → ``math_expert``): often an agent."""
     outer_nodes = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
     return safe_text(outer_nodes[-1].partition(":")[0]) if outer_nodes else None
 
@@ -521,8 +521,8 @@ def root_content(
         expected: arguments of ``spanscore.references``.
         history: snapshot of the messages from a message store; None = no store was read.
         state_messages: snapshot of the last human message in the first state of a LangGraph; None without a graph. In the state
-            this message has an id, even if the input had it as a tuple or a dict; and the state of a resumed graph has it,
-            whose input has no messages.
+            this message has an id, even if the input had it as a tuple or a dict. The state of a resumed graph has the
+            message, but its input has no messages.
     """
     content = {
         **_messages_or_value(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),

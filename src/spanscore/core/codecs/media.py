@@ -3,7 +3,7 @@
 1. ``media_part`` reads a block of a client as a part of the GenAI conventions, ``{"type": "blob", "modality", "mime_type",
    "content"}`` or ``{"type": "uri", "modality", "mime_type", "uri"}``.
 2. ``mark_media`` replaces media in messages by markers in their texts: ``[audio]``, ``[file report.pdf]``, or for an image the
-   key of its content, ``[image #1f0c…]``. The same image is in several spans of a unit, whose texts are compared.
+   key of its content, ``[image #1f0c…]``: texts of several spans of a unit are compared, and may have the same image.
 3. ``add_images`` adds the images to a sample, and replaces their keys by numbers: ``[image 1]`` is the first of the sample's
    ``images``.
 """
@@ -345,7 +345,7 @@ def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sampl
 
 
 def mark_images(sample: Sample) -> Sample:
-    """Return a sample whose question ends with the markers of the images that no text refers to; unchanged without any.
+    """Return a sample with markers at the end of its question for the images that no text refers to; unchanged without any.
 
     In a conversation, the question is the last human message; without one, the sample is unchanged.
     """
@@ -372,9 +372,9 @@ def _number_images(
 
     Args:
         sample: the sample; images that it has keep their numbers.
-        pattern: pattern of a marker, whose first group is the key of the image.
+        pattern: pattern of a marker; its first group is the key of the image.
         images: key → image.
-        replace_missing: function from a marker whose image is not in ``images`` to the text that replaces it.
+        replace_missing: function from a marker without an image in ``images`` to the text that replaces it.
     """
     own = sample.images or []
     keys = [*dict.fromkeys(key for text in _texts_of(sample) for key in pattern.findall(text) if key in images)]
@@ -458,7 +458,7 @@ IMAGE_LIMIT: Final = ImageLimit()
 
 
 def add_unit_images(samples: Samples, unit: Unit) -> Samples:
-    """Return samples whose markers are numbered, with their images from the unit's spans."""
+    """Return samples with numbered markers, and with their images from the unit's spans."""
     if not any(map(_has_keys, _pair(samples))):  # nearly every unit: its spans are not searched
         return samples
     images = dict(_images_of(unit))
@@ -466,7 +466,7 @@ def add_unit_images(samples: Samples, unit: Unit) -> Samples:
 
 
 def limit_images(samples: Samples, max_bytes: int, reason: str) -> Samples:
-    """Return samples whose images together have at most ``max_bytes``; markers with the reason replace the other images.
+    """Return samples with images of at most ``max_bytes`` together; markers with the reason replace the other images.
 
     The single turn and the conversation share their images. ``images_left_out`` counts all images that are left out.
     """

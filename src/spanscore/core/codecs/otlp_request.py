@@ -375,7 +375,7 @@ def _make_origin(resource: bytes, scope: bytes, resource_schema: str, scope_sche
 
 
 _cached_origin = lru_cache(_CACHED)(_make_origin)
-"""Returns the same object for equal messages, whose bytes are then hashed once for all look-ups."""
+"""Returns the same object for equal messages, so that their bytes are hashed once for all look-ups."""
 
 
 def _decode_resource(resource: bytes) -> Mapping[str, Any]:

@@ -126,7 +126,7 @@ _REMOTE_BIT: Final = 2
 _LOCAL_FLAGS: Final = frozenset(
     bytes((_FLAG, 1, trace, has_is_remote, 0, 0)) for trace in range(4) for has_is_remote in (0, 1)
 )
-"""Last bytes of a span whose parent is not known to be remote; ``trace`` are the W3C flags, two of which are defined."""
+"""Last bytes of a span without a parent that is known to be remote; ``trace`` are the W3C flags, two of which are defined."""
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
 """Invalid ids. Ids are hashed sooner or later, so a set look-up costs less than comparisons."""
@@ -193,7 +193,7 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
 
 
 def read_in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
-    """Return a span whose ids are at their expected positions, without a remote parent; None for every other span."""
+    """Return a span with its ids at their expected positions, and without a remote parent; None for every other span."""
     if end - start < _READ_SIZE:
         return None
     first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
@@ -220,7 +220,7 @@ def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: 
 
 
 def _no_parent(body: bytes, start: int, end: int) -> bytes:
-    """Return the parent id of a span whose name follows its ids: empty bytes; zeros if the span may have a parent.
+    """Return empty bytes, the parent id of a root, if the name follows the ids; zeros if the span may have a parent.
 
     Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
     safeguard, the bytes of the parent's tag must not occur later.

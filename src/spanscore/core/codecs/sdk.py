@@ -200,7 +200,7 @@ def encode_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WireAttributes(Attributes):
-    """Attributes of a received span, whose content is JSON text. Content is parsed into structures when it is first read.
+    """Attributes of a received span, with content as JSON text, which is parsed into structures when it is first read.
 
     Attributes:
         wire: the received attributes, for callers that read them without parsing; empty after content was parsed.

@@ -91,7 +91,7 @@ def _schema(value: Any) -> dict[str, Any] | None:
 
 
 def _in_lower_case(schema: Any) -> Any:
-    """Return a schema whose types are in lower case, as JSON Schema has them; Gemini's are in upper case (``OBJECT``)."""
+    """Return a schema with its types in lower case, as in JSON Schema; Gemini's are in upper case (``OBJECT``)."""
     if isinstance(schema, list):
         return [_in_lower_case(item) for item in schema]
     if not isinstance(schema, dict):
