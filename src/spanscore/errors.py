@@ -107,7 +107,7 @@ class JudgeError(SpanscoreError):
         output_tokens: tokens of the answer that are billed although it was cut or filtered; 0 if the judge reports none.
 
     Attributes:
-        request_sent: whether a request was sent; without a request nothing is billed.
+        request_sent: whether a request was sent; only a request may be billed.
         response_started: whether the answer broke off; the provider may bill an unknown amount for it.
     """
 

@@ -378,8 +378,8 @@ class AnnotationSink(Protocol):
     def label(self, label: Annotation) -> None:
         """Publish a label. Called once for a label, and again with the next revision if the label changes.
 
-        ``label.unit`` is None if this process has no unit with the ``label.key``. ``label.comment`` is set only if content may
-        be exported. Personal names are redacted.
+        ``label.unit`` has the value None if this process has no unit with the ``label.key``. ``label.comment`` is set only if
+        content may be exported. Personal names are redacted.
         """
 
 

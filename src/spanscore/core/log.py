@@ -133,11 +133,11 @@ def log_event(text: str, *, level: int = logging.INFO) -> None:
     _log_line(level, "spanscore: %s", text)
 
 
-def log_internal_error(what: str, error: BaseException) -> None:
+def log_internal_error(operation: str, error: BaseException) -> None:
     """Log once that an operation of spanscore failed. Thread-safe; never raises.
 
     Args:
-        what: the operation, as a verb with its object ("read a log record").
+        operation: a verb with its object ("read a log record").
         error: the cause; errors of one class from one line of code are the same fault.
     """
     origin = _origin(error)
@@ -145,7 +145,7 @@ def log_internal_error(what: str, error: BaseException) -> None:
         return
     _faults.add(origin)
     _log_line(
-        logging.WARNING, "spanscore could not %s (%s); the application is not affected, logged once", what, origin
+        logging.WARNING, "spanscore could not %s (%s); the application is not affected, logged once", operation, origin
     )
 
 

@@ -44,10 +44,10 @@ class HookTimeout(BaseException):
     """
 
     def __init__(self, hook: Hook) -> None:
-        super().__init__(hook.what)
+        super().__init__(hook.title)
         self.hook = hook
         self.outcome = hook.outcome
-        self.reason = f"{hook.what} did not return within {hook.deadline_s:g} s"
+        self.reason = f"{hook.title} did not return within {hook.deadline_s:g} s"
 
 
 class Hook:
@@ -55,7 +55,7 @@ class Hook:
 
     Args:
         function: the user's function.
-        what: name of the function in messages.
+        title: name of the function in messages.
         outcome: outcome of a unit for which it does not return.
         deadline_s: deadline of one call, seconds.
 
@@ -63,10 +63,10 @@ class Hook:
         hanging: number of its calls that have exceeded the deadline, and have not returned.
     """
 
-    def __init__(self, function: Callable[[Any], Any], what: str, outcome: Outcome, deadline_s: float) -> None:
+    def __init__(self, function: Callable[[Any], Any], title: str, outcome: Outcome, deadline_s: float) -> None:
         self.__name__ = str(getattr(function, "__name__", type_name(function)))
         self._function = function
-        self.what = what
+        self.title = title
         self.outcome = outcome
         self.deadline_s = deadline_s
         self.hanging = 0
@@ -131,7 +131,7 @@ class _Work(Generic[T]):
             self._is_abandoned = True
             hook.hanging += 1
         error = HookTimeout(hook)
-        log_once(f"hook {hook.what}", f"{error.reason}: its units end as {error.outcome}; set a timeout inside it")
+        log_once(f"hook {hook.title}", f"{error.reason}: its units end as {error.outcome}; set a timeout inside it")
         return error
 
 
@@ -175,9 +175,9 @@ class Timebox:
         """Whether there is a hook that could hang."""
         return bool(self._hooks)
 
-    def hook(self, function: Callable[[Any], Any], what: str, outcome: Outcome) -> Hook:
+    def hook(self, function: Callable[[Any], Any], title: str, outcome: Outcome) -> Hook:
         """Return a user's function as a hook, with a deadline within this box."""
-        hook = Hook(function, what, outcome, self._deadline_s)
+        hook = Hook(function, title, outcome, self._deadline_s)
         self._hooks.append(hook)
         return hook
 

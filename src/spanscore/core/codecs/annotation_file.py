@@ -262,7 +262,7 @@ def select_name(samples: list[AnnotatedSample], name: str | None, path: str | Pa
         path: path of the file, for messages.
 
     Raises:
-        ConfigurationError: the labels have several names and ``name`` is None, or no label has this name.
+        ConfigurationError: the labels have several names without a ``name``, or no label has this name.
     """
     names = sorted({sample.label.name for sample in samples if sample.label is not None})
     if name is None and len(names) > 1:
