@@ -123,9 +123,7 @@ def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: floa
     if before is not now and now - before < _REPEAT_AFTER_S:
         return
     _logged_at[cause] = now
-    _log_line(
-        level, "spanscore: %s", text
-    )  # with the library's name, because a line may be shown without its logger's name
+    _log_line(level, "spanscore: %s", text)  # a line may be shown without its logger's name
 
 
 def log_event(text: str, *, level: int = logging.INFO) -> None:
@@ -144,9 +142,8 @@ def log_internal_error(operation: str, error: BaseException) -> None:
     if origin in _faults or len(_faults) >= _MAX_CAUSES:
         return
     _faults.add(origin)
-    _log_line(
-        logging.WARNING, "spanscore could not %s (%s); the application is not affected, logged once", operation, origin
-    )
+    line = "spanscore could not %s (%s); the application is not affected, logged once"
+    _log_line(logging.WARNING, line, operation, origin)
 
 
 def forget_causes() -> None:
