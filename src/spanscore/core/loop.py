@@ -92,9 +92,8 @@ class LoopThread:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(_log_unawaited_error)
-        loop.set_debug(
-            False
-        )  # PYTHONASYNCIODEBUG is for the application's loops: it logs the repr of slow tasks, with content
+        # PYTHONASYNCIODEBUG is for the application's loops: in debug mode asyncio logs the repr of slow tasks, with content.
+        loop.set_debug(False)
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
         while not loop.is_closed():
             try:

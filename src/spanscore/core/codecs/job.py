@@ -157,10 +157,8 @@ def _read(document: bytes, read: Callable[[_Stored], T]) -> T | UnreadableJob:
         if (version := stored["version"]) != VERSION:
             return UnreadableJob(f"it has version {version!r}, and this spanscore reads {VERSION}"[:100])
         return read(stored)
-    except Exception as error:  # noqa: BLE001  (any content is possible)
-        return UnreadableJob(
-            f"it cannot be read ({type_name(error)})"
-        )  # without the error's text, which may quote content
+    except Exception as error:  # noqa: BLE001  (any content is possible; without the error's text, which may quote it)
+        return UnreadableJob(f"it cannot be read ({type_name(error)})")
 
 
 # --- fields ----------------------------------------------------------------------------------------------------
