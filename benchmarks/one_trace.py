@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
-from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.codecs.otlp_request import parse_request
 from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.service.kafka_topic import Topic
 
@@ -82,7 +82,7 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
         while topic.pressure():
             time.sleep(0.005)
         if command == "serve":
-            spans.take(taken_apart(body))
+            spans.take(parse_request(body))
         else:
             topic.take(0, number, time.time_ns(), body)
     if command == "worker":

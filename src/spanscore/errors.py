@@ -107,8 +107,8 @@ class JudgeError(SpanscoreError):
         output_tokens: tokens of the answer that are billed although it was cut or filtered; 0 if the judge reports none.
 
     Attributes:
-        request_sent: whether a request was sent; otherwise no amount can be billed.
-        response_started: whether the answer broke off; such an answer may be billed, by an unknown amount.
+        request_sent: whether a request was sent; only a request may be billed.
+        response_started: whether the answer broke off; the provider may bill an unknown amount for it.
     """
 
     error_type = "judge_error"
@@ -133,10 +133,7 @@ class JudgeError(SpanscoreError):
         self.output_tokens = output_tokens
 
     def without_request(self) -> Self:
-        """Return a copy for callers that shared this request and sent none themselves.
-
-        A copy, because a raised exception carries a traceback.
-        """
+        """Return a copy for callers that shared this request and sent none, because a raised error carries a traceback."""
         unsent = type(self).__new__(type(self), *self.args)
         unsent.__dict__.update(self.__dict__, request_sent=False)
         return unsent

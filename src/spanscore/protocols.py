@@ -3,7 +3,7 @@
     Receiver → (SpanNormalizer) → UnitListener → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
     Embedder) → Sink
 
-Each protocol names its calling thread. Built-in parts and users' parts pass the same contract suites of ``spanscore.testing``.
+Each protocol names its calling thread. ``spanscore.testing`` has contract tests for built-in parts and for parts of your own.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ __all__ = [
 
 @runtime_checkable
 class Receiver(Protocol):
-    """An entry of units, which puts events into the event queue on any thread, and passes finished units to ``UnitListener``.
+    """A source of units: puts events into the event queue on any thread, and passes finished units to a ``UnitListener``.
 
-    Methods run on the span thread, unless they name another.
+    Methods run on the span thread, unless they name another thread.
     """
 
     def handle(self, event: Any, now_ns: int) -> None:
         """Process one of the receiver's events; events arrive in the order in which they were put."""
 
     def tick(self, now_ns: int) -> None:
-        """Do work that is due by time; called after each batch of events, and at ``next_due_ns`` at the latest."""
+        """Do work that is due by time. Called after each batch of events, and at ``next_due_ns`` at the latest."""
 
     def next_due_ns(self) -> int | None:
         """Return the time of the next ``tick`` that has work, None if no work waits for a time."""
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the ended units that are still in the receiver, for which a flush waits."""
+        """Return the units that have ended and are not yet passed on. A flush waits for them."""
 
     def open_keys(self) -> Iterable[UnitKey]:
-        """Return the units that have begun and are still in the receiver. Span id 0 = every unit of the trace."""
+        """Return all units that are not yet passed on, ended or not. Span id 0 = every unit of the trace."""
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit in its present state. Return the units that had not ended, whose later events are ignored."""
+        """Pass every unit on in its present state. Return the units that had not ended; their later events are ignored."""
 
     def unread_count(self) -> int:
-        """Return the number of units without a read event. Called on any thread, after the span thread's last read."""
+        """Return the number of units that the span thread never read. Called on any thread, after that thread's last read."""
 
     def close(self) -> None:
         """Reject units that begin from now on. Thread-safe."""
@@ -100,18 +100,18 @@ class SpanNormalizer(Protocol):
 
 
 class UnitListener(Protocol):
-    """Receives units and their spans from the receivers. Called on the span thread only."""
+    """Gets units and their spans from the receivers. Called on the span thread only, except ``unit_excluded``."""
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
-        """Name metrics that are left out on a unit that is about to begin, because another scorer scores them."""
+        """Exclude metrics from a unit that is about to begin, because another scorer of this process scores them on it."""
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
-        """Report that a unit began."""
+        """Note that a unit has begun."""
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
-        """Hand over an ended span of a unit that may be scored. The callee must end ``pending``, once.
+        """Accept an ended span of a unit that may be scored, and end ``pending``, once.
 
         Args:
             pending: the span to end; None if it was already exported, so that it gets no scores.
@@ -119,13 +119,13 @@ class UnitListener(Protocol):
         """
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
-        """Hand over the known facts and the root of a unit that no metric can sample; the root is ended immediately."""
+        """Accept the known facts and the root of a unit that no metric can sample, and end the root immediately."""
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count a unit that sampling excluded when it began; no other call follows for the unit. Thread-safe."""
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
-        """Report that events of a unit were lost, so that the unit will end as ``incomplete``."""
+        """Note that events of a unit were lost, so that the unit will end as ``incomplete``."""
 
     def unit_complete(
         self,
@@ -136,10 +136,11 @@ class UnitListener(Protocol):
         lost: Outcome = Outcome.INCOMPLETE,
         reason: str | None = None,
     ) -> None:
-        """Hand over a unit after all its spans have ended.
+        """Accept a unit after the end of all its spans.
 
         Args:
-            pending: span id → span that must be ended, once; a missing span was exported already.
+            unit: the unit with its spans.
+            pending: span id → span to end, once; a span that is not in it was exported already.
             lost: the unit's outcome, if the unit is not complete.
             reason: reason of that outcome; None if it is unknown.
         """
@@ -147,11 +148,11 @@ class UnitListener(Protocol):
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
-        """Hand over a unit with its samples.
+        """Accept a unit with its samples.
 
         Args:
-            pending: the unit's root span; None if the root is a span of another library, which ends it.
-            sampled: whether the rates apply; otherwise every metric samples the unit.
+            pending: the unit's root span, to end once; None if the root is a span of another library, which ends it.
+            sampled: whether the sampling rates apply; otherwise every metric samples the unit.
         """
 
 
@@ -159,17 +160,14 @@ class SampleObserver(Protocol):
     """Reads the samples of closed units for another purpose than scores, such as conversations. Called on the span thread."""
 
     def is_interested(self, facts: SamplingContext) -> bool:
-        """Whether the observer needs the samples of a closed unit. Must be pure, because it is called again before
-        ``on_samples``.
-        """
+        """Whether the observer needs the samples of a closed unit. Must be pure: it may be called several times per unit."""
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        """Take the samples of a unit of interest; called once per unit, in any order. If it has no samples, ``samples.outcome``
-        is the reason.
+        """Read the samples of a unit of interest. Called once per unit; units come in any order.
 
         Args:
             unit: the unit, without content.
-            samples: redacted samples.
+            samples: redacted samples; for a unit without a sample, an outcome with a reason.
         """
 
 
@@ -217,8 +215,8 @@ class Filter(Protocol):
 class Queue(Protocol):
     """Bounded queue of jobs between the span thread and the workers, first in, first out.
 
-    ``reserve`` is called on the span thread before a unit is handed over. ``capacity`` and ``len`` may be read on any thread;
-    all other methods run on the loop.
+    ``reserve`` is called on the span thread, before a unit goes to the loop. ``capacity`` and ``len`` may be read on any
+    thread; all other methods run on the loop thread.
     """
 
     @property
@@ -232,13 +230,13 @@ class Queue(Protocol):
         """Reserve a place for ``size_bytes`` of content. False if the queue is full; an empty queue accepts any size."""
 
     def cancel(self, size_bytes: int) -> None:
-        """Release a reserved place, because the unit made no job."""
+        """Release a reserved place, because the unit has become no job."""
 
     def put(self, job: Job) -> None:
-        """Fill a reserved place."""
+        """Append a job in a reserved place."""
 
     async def get(self) -> Job:
-        """Wait for the next job. A cancelled worker takes no job."""
+        """Wait for the next job. If the call is cancelled, no job is lost."""
 
     def ack(self, job: Job) -> None:
         """Release the place of a job that is done, whatever its outcome."""
@@ -255,19 +253,19 @@ class DurableQueue(Queue, Protocol):
     """A queue on a disk: other processes share its jobs, and a restarted process finds them. Called on the loop thread."""
 
     def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Set the callback of each job that is put. The callback gets the job, the outcome of the job's unit, and the reason.
+        """Set the callback for the result of each ``put``. The callback gets the job, an outcome of its unit, and the reason.
 
         An outcome of None means that this process scores the job.
         """
 
     def begin(self) -> None:
-        """Take jobs of other processes until ``close``."""
+        """Return jobs of other processes from ``get``, too, until ``close``."""
 
     def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
-        """Save all scores of a job so far; ``callback`` gets True when they are durable, False if the job is another's."""
+        """Save all scores of a job so far; ``callback`` gets whether they are durable, False if another process has the job."""
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
-        """Forget the jobs of units after the export of their spans and scores. Thread-safe."""
+        """Delete the jobs of units after the export of their spans and scores. Thread-safe."""
 
     def rejection_reason(self) -> str | None:
         """Return why ``reserve`` rejects a unit, without numbers; None if the queue has no reason to add. Thread-safe."""
@@ -282,11 +280,11 @@ class Judge(Protocol):
 
     Four optional attributes:
 
-    - ``reads_instructions = True``: the judge follows the prompt's text and ignores the name of its step. A metric may then
+    - ``reads_instructions = True``: the judge follows the prompt's text and ignores the name of the step. A metric may then
       combine questions about the same texts into one.
     - ``reads_images = True``: the judge reads ``Prompt.images``. Any other judge gets the markers in the texts without images.
     - ``max_input_tokens``: the largest number of tokens of a question; 96,000 if missing.
-    - ``prompt_order``: the order of its questions, ``evidence_first`` (the default) or ``instruction_first``.
+    - ``prompt_order``: place of the evidence in a question, ``evidence_first`` (the default) or ``instruction_first``.
     """
 
     @property
@@ -344,7 +342,7 @@ class Metric(Protocol):
 
 @runtime_checkable
 class Sink(Protocol):
-    """A destination of scores. Called on the span thread only: a blocking exporter delays neither the application nor the loop.
+    """A destination of scores. Called on the span thread only: a slow exporter delays neither the application nor the loop.
 
     An exception of a sink is logged, and affects neither the other sinks nor the scorer.
     """
@@ -378,10 +376,10 @@ class AnnotationSink(Protocol):
     """A sink that also publishes human labels of units. Called on the span thread; its exceptions are logged."""
 
     def label(self, label: Annotation) -> None:
-        """Publish a label, once. A changed label arrives again with the next revision.
+        """Publish a label. Called once for a label, and again with the next revision if the label changes.
 
-        If this process has no unit with the ``key``, ``unit`` has the value None. ``comment`` is set only if content may be
-        exported. Personal names are redacted.
+        ``label.unit`` has the value None if this process has no unit with the ``label.key``. ``label.comment`` is set only if
+        content may be exported. Personal names are redacted.
         """
 
 

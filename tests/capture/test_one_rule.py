@@ -13,7 +13,7 @@ from tests.capture.processor.traced import SCOPE, TURN, Exported, scoring
 
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
-from spanscore.core.codecs.otlp_request import WireSpan, taken_apart
+from spanscore.core.codecs.otlp_request import WireSpan, parse_request
 from spanscore.stored.traces import StoredTrace
 from spanscore.stored.unit_reading import UnitReader
 
@@ -56,7 +56,7 @@ def in_process(seed: int, rate: float) -> tuple[set[str], set[str], Exported]:
 
 
 def on_the_wire(exported: Exported) -> list[WireSpan]:
-    return taken_apart(encode_spans(exported.spans).SerializeToString()).spans
+    return parse_request(encode_spans(exported.spans).SerializeToString()).spans
 
 
 def from_a_store(spans: Sequence[WireSpan]) -> Iterator[str]:

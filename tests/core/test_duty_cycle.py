@@ -108,7 +108,7 @@ def test_the_fuller_it_is_the_more_is_done(monkeypatch, fill, least, most):
 def test_while_somebody_waits_nothing_rests(monkeypatch):
     machine, cycle = Machine(monkeypatch, application=1.0), a_cycle()
 
-    with cycle.hurried(), cycle.hurried():
+    with cycle.suspend_rests(), cycle.suspend_rests():
         assert part_worked(machine, cycle) > 0.9
     assert part_worked(machine, cycle) < 0.2
 

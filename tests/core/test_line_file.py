@@ -99,7 +99,7 @@ def test_a_durable_file_removes_half_a_line_and_keeps_a_whole_one_without_its_li
     path.write_bytes(b'{"one": 1}\n{"half":')
     file = LineFile(path, None, durable=True)
 
-    file.cut_rest()
+    file.remove_unfinished_line()
     assert path.read_bytes() == b'{"one": 1}\n'
     path.write_bytes(b'{"one": 1}')
     file.append(b'{"two": 2}\n')

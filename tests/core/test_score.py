@@ -8,7 +8,16 @@ import pytest
 from tests.outputs.builders import failed, score, undefined, unit
 
 from spanscore import semconv
-from spanscore.core.score import JudgeCall, Outcome, Score, Usage, id_of, refuse_taken_name, signed, unit_attributes
+from spanscore.core.score import (
+    JudgeCall,
+    Outcome,
+    Score,
+    Usage,
+    change_score,
+    check_metric_name,
+    id_of,
+    unit_attributes,
+)
 from spanscore.errors import ConfigurationError
 
 FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
@@ -51,14 +60,14 @@ def test_no_metric_takes_the_place_of_another_attribute(family: str) -> None:
 
     for name in taken:
         with pytest.raises(ConfigurationError, match="is already an attribute of every score"):
-            refuse_taken_name(name)
+            check_metric_name(name)
 
 
 def test_score_id_and_revision_are_taken() -> None:
     for name in ("id", "revision"):
         with pytest.raises(ConfigurationError, match=f"cannot be called {name!r}: spanscore.score.{name}"):
-            refuse_taken_name(name)
-    refuse_taken_name("faithfulness")
+            check_metric_name(name)
+    check_metric_name("faithfulness")
 
 
 def test_a_unit_that_another_process_scores_says_so_and_nothing_else():
@@ -81,11 +90,11 @@ def test_a_question_of_which_less_than_half_was_shown_is_on_the_units_span(
 
 def test_a_signed_score_has_the_id_of_what_it_says() -> None:
     before, of = score("style"), unit()
-    after = signed(before, of, metric="tone", revision=2)
+    after = change_score(before, of, metric="tone", revision=2)
 
     assert after == replace(before, metric="tone", revision=2, id=after.id)
     assert after.id == id_of(replace(before, metric="tone", revision=2), of)
-    assert after.id != signed(before, of).id
+    assert after.id != change_score(before, of).id
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Marked(Score):
 
 def test_a_subclass_of_a_score_keeps_its_fields_when_it_is_signed() -> None:
     marked = Marked(metric="style", version="1", outcome=Outcome.SCORED, value=1.0, mark="red")
-    after = signed(marked, unit(), metric="tone")
+    after = change_score(marked, unit(), metric="tone")
 
     assert (type(after), after.mark, after.metric) == (Marked, "red", "tone")
 

@@ -26,7 +26,7 @@ def a_hook_that_hangs(box):
 
 
 def awaited(box, call):
-    return loop.run(box.done(call))
+    return loop.run(box.run_async(call))
 
 
 def directly(box, call):
@@ -76,7 +76,7 @@ def test_a_caller_that_waits_does_so_once_for_a_call_that_hangs():
         assert begun == []
 
         go_on.set()
-        while hook.hung:
+        while hook.hanging:
             go_on.wait(0.01)
 
         assert box.run(lambda: hook(False)) == "done"
@@ -87,13 +87,13 @@ def test_a_hook_of_which_many_calls_hang_is_not_called_until_one_returns():
     with a_hook_that_hangs(box) as (hook, go_on):
 
         async def four():
-            return await asyncio.gather(*[box.done(lambda: hook(True)) for _ in range(4)], return_exceptions=True)
+            return await asyncio.gather(*[box.run_async(lambda: hook(True)) for _ in range(4)], return_exceptions=True)
 
         assert [type(one) for one in loop.run(four())] == [HookTimeout] * 4
         with pytest.raises(HookTimeout):
             awaited(box, lambda: hook(False))
         go_on.set()
-        while hook.hung:
+        while hook.hanging:
             go_on.wait(0.01)
 
         assert awaited(box, lambda: hook(False)) == "done"

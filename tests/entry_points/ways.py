@@ -22,7 +22,7 @@ from tests.traces.record import INSTRUMENTATIONS, attach
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.config import Capture, Units
-from spanscore.core.codecs.otlp_request import WireSpan, span_data_of, taken_apart
+from spanscore.core.codecs.otlp_request import WireSpan, parse_request, span_data_of
 from spanscore.scorer import pipeline_of, receivers_of
 
 OURS = "spanscore"
@@ -142,7 +142,7 @@ class Served:
         spans = list(self._sent.get_finished_spans())
         Random(len(spans)).shuffle(spans)
         for at in range(0, len(spans), _PIECE):
-            receiver.take(taken_apart(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self.pass_on)
+            receiver.take(parse_request(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self.pass_on)
         thread.call(lambda: None, timeout)
         thread.now_ns = lambda: time_ns() + 3_600 * 10**9
         return self._scorer.flush(timeout)

@@ -14,7 +14,7 @@ from tests.service.metrics import Answered
 
 from spanscore import semconv
 from spanscore.config import Units
-from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.codecs.otlp_request import parse_request
 from spanscore.scorer import receivers_of
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
@@ -31,7 +31,7 @@ def test_a_topic_gives_the_same_inner_units_as_otlp(kafka: Kafka, topic: str, tm
     send(kafka, topic, messages)
     with a_line(Answered(), units=Units(also=ALSO, idle_timeout=0)) as (scorer, other):
         for message in sorted(messages, key=lambda message: message.has_root):
-            receivers_of(scorer).otlp_spans(Units(also=ALSO, idle_timeout=0.5)).take(taken_apart(message.body))
+            receivers_of(scorer).otlp_spans(Units(also=ALSO, idle_timeout=0.5)).take(parse_request(message.body))
         poll(lambda: scorer.status().outcomes["answered"].get("scored") == 30, deadline_s=30, what="30 units")
         assert scorer.flush(20)
         expected = scores(other.evaluations)

@@ -22,7 +22,7 @@ from tests.servers.server import poll
 from tests.service.process import Serving
 
 from spanscore.config.reading import read_settings
-from spanscore.core.codecs.otlp_request import request_of, taken_apart
+from spanscore.core.codecs.otlp_request import parse_request, request_of
 from spanscore.service.kafka_source import KafkaSource
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(240)]
@@ -109,7 +109,7 @@ def test_messages_leave_as_they_came_with_the_conversation_or_else_the_trace_as_
 
 def test_a_message_without_a_key_is_written_by_trace(kafka: Kafka, topic: str, tmp_path: Path) -> None:
     to, turns = keyed(kafka, topic), [turn(name, 1, messages=2) for name in ("one", "two")]
-    spans = [[*chain.from_iterable(taken_apart(one.bodies[at]).spans for one in turns)] for at in (0, 1)]
+    spans = [[*chain.from_iterable(parse_request(one.bodies[at]).spans for one in turns)] for at in (0, 1)]
     producer = Producer({"bootstrap.servers": kafka.brokers, "log_level": 0})
     for partition, of_both in enumerate(spans):
         producer.produce(topic, request_of((span.origin, span.raw) for span in of_both), partition=partition)
@@ -121,7 +121,7 @@ def test_a_message_without_a_key_is_written_by_trace(kafka: Kafka, topic: str, t
     came = {
         (one.key, span.trace_id.hex(), span.span_id)
         for one in written(kafka, to)
-        for span in taken_apart(one.body).spans
+        for span in parse_request(one.body).spans
     }
     trace_of = {one.trace: one.conversation for one in turns}
     assert came == {

@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 
 from spanscore import semconv
 from spanscore.core.codecs import langchain as codec
-from spanscore.core.codecs.sdk import exported, span_data
+from spanscore.core.codecs.sdk import encode_attributes, span_data
 from spanscore.core.codecs.snapshot import snapshot, snapshot_generation, snapshot_messages, snapshot_tool_output
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.testing import make_span, make_unit
@@ -85,7 +85,7 @@ def through_the_sdk(given: Unit) -> Unit:
     live: dict[int, trace.Span] = {}
     for span in given.spans:
         parent = trace.set_span_in_context(live[span.parent_id]) if span.parent_id else None
-        attributes = exported(span.attributes)
+        attributes = encode_attributes(span.attributes)
         live[span.span_id] = tracer.start_span(span.name, parent, attributes=attributes, start_time=span.start_ns)
         if span.status == "error":
             live[span.span_id].set_status(StatusCode.ERROR)

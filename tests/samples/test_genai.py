@@ -14,7 +14,7 @@ from tests.core.codecs.payloads import MESSAGES, SCALARS, payloads
 from spanscore import semconv
 from spanscore.config import Extract
 from spanscore.core import sample as ours
-from spanscore.core.codecs.sdk import WireAttributes, exported
+from spanscore.core.codecs.sdk import WireAttributes, encode_attributes
 from spanscore.core.codecs.text import from_wire
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
@@ -157,8 +157,13 @@ def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIExtractor) -> 
 @settings(max_examples=100)
 @given(CONTENT)
 def test_the_wire_changes_nothing(content: dict[str, Any]) -> None:
-    clean = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(content).items()}
-    again = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(clean).items()}
+    clean = {
+        name: from_wire(value) if isinstance(value, str) else value
+        for name, value in encode_attributes(content).items()
+    }
+    again = {
+        name: from_wire(value) if isinstance(value, str) else value for name, value in encode_attributes(clean).items()
+    }
 
     assert samples(span(1, "invoke_agent", attributes=clean)) == samples(span(1, "invoke_agent", attributes=again))
 
@@ -170,7 +175,7 @@ def test_messages_that_nobody_has_read_yet_make_the_same_samples(
 ) -> None:
     def translated(n: int, run: Any) -> SpanData:
         operation, parent, status, content = run
-        spans = exported({semconv.OPERATION_NAME: str(operation), **content})
+        spans = encode_attributes({semconv.OPERATION_NAME: str(operation), **content})
         wire = {name: one.replace("tool_call", written) if isinstance(one, str) else one for name, one in spans.items()}
         came = span(n, None, parent=parent or None, scope="x", status=status)
         return GenAINormalizer().normalize(replace(came, attributes=WireAttributes(wire)))

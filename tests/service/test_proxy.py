@@ -19,7 +19,7 @@ from tests.service.backend import RawBackend, Reply
 from spanscore.capture.otlp.claims import RequestPartition
 from spanscore.capture.otlp.requests import Forward, RequestClaims
 from spanscore.config.serving import ForwardSettings
-from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, from_json, parse_request
 from spanscore.outputs.exporters import send_by_default_to
 from spanscore.service.otlp_endpoint import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy
@@ -73,7 +73,7 @@ def in_json(*names: str) -> bytes:
 def sent(proxy: Proxy, request: ExportRequest) -> ExportResponse:
     body = gzip.decompress(request.body) if request.encoding else request.body
     protobuf = from_json(body) if request.is_json else body
-    return proxy.forward_traces(request, protobuf, taken_apart(protobuf))
+    return proxy.forward_traces(request, protobuf, parse_request(protobuf))
 
 
 def names_in(body: bytes) -> list[str]:

@@ -4,7 +4,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.codecs.otlp_request import parse_request
 from spanscore.service.proxy import rest_of
 
 UNKNOWN = b"\xfa\x3e\x03new"
@@ -28,7 +28,7 @@ def request(*scopes: bytes) -> bytes:
 
 def test_the_rest_is_every_other_span_and_field_in_its_order() -> None:
     body = request(scope_spans("a", span(1), span(2), span(3)), scope_spans("b", span(4)))
-    kept = [one for one in taken_apart(body).spans if one.raw in (span(2),)]
+    kept = [one for one in parse_request(body).spans if one.raw in (span(2),)]
 
     rest = rest_of(body, kept)
 
@@ -38,7 +38,7 @@ def test_the_rest_is_every_other_span_and_field_in_its_order() -> None:
 def test_a_span_that_is_not_valid_is_the_backends_to_judge() -> None:
     body = request(scope_spans("a", span(1), span(2, trace_id=b"short")))
 
-    rest = rest_of(body, taken_apart(body).spans)
+    rest = rest_of(body, parse_request(body).spans)
 
     assert rest == request(scope_spans("a", span(2, trace_id=b"short")))
 
@@ -46,11 +46,11 @@ def test_a_span_that_is_not_valid_is_the_backends_to_judge() -> None:
 def test_of_a_request_that_is_kept_whole_nothing_is_left() -> None:
     body = request(scope_spans("a", span(1)), scope_spans("b", span(2)))
 
-    assert rest_of(body, taken_apart(body).spans) is None
+    assert rest_of(body, parse_request(body).spans) is None
 
 
 def test_a_scope_without_spans_that_was_kept_whole_goes_with_them() -> None:
     body = request(scope_spans("a", span(1)), scope_spans("b", span(2)))
-    kept = [one for one in taken_apart(body).spans if one.origin.scope_name == "a"]
+    kept = [one for one in parse_request(body).spans if one.origin.scope_name == "a"]
 
     assert rest_of(body, kept) == request(scope_spans("b", span(2)))

@@ -10,7 +10,7 @@ from tests.core.codecs.requests import make_span, sent
 from tests.live import Grounded
 
 from spanscore.config.tree import ScorerSettings
-from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.codecs.otlp_request import parse_request
 from spanscore.core.job import Decision
 from spanscore.core.span import Unit
 from spanscore.stored.replay import Replay, ReplayTally
@@ -31,7 +31,7 @@ class Store:
         for number in range(1, self._traces + 1):
             trace_id = number.to_bytes(16)
             root = make_span(trace_id=trace_id, parent_span_id=b"")
-            yield StoredTrace(trace_id, taken_apart(sent(root.SerializeToString())).spans)
+            yield StoredTrace(trace_id, parse_request(sent(root.SerializeToString())).spans)
 
 
 class PacedReceiver:

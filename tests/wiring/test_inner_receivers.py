@@ -18,7 +18,7 @@ from tests.stored.live_runs import replayed, scored_in
 from spanscore import ScoringSpanProcessor, metric, semconv
 from spanscore.config import Capture, Rule, RuleCondition, Sampling, Units
 from spanscore.core.codecs.otlp import json_line, read_spans
-from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.codecs.otlp_request import parse_request
 from spanscore.scorer import receivers_of
 from spanscore.stored.replay import Journal
 
@@ -103,7 +103,7 @@ SOURCES = {"callback": called, "processor": traced}
 def test_the_same_spans_over_otlp_have_the_same_scores(source: str) -> None:
     with SOURCES[source]() as trace, a_line(polite, **OPTIONS) as (scorer, other):
         receivers_of(scorer).otlp_spans(OPTIONS["units"]).take(
-            taken_apart(encode_spans(of_application(trace)).SerializeToString())
+            parse_request(encode_spans(of_application(trace)).SerializeToString())
         )
         assert scorer.flush(20)
 

@@ -45,13 +45,13 @@ def test_a_flush_is_not_given_way_to_the_application():
     with a_line() as (scorer, _):
         duty, units, seen = pipeline_of(scorer).duty, pipeline_of(scorer).units, []
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert duty.at_ease
-        units.tick = lambda now_ns, tick=units.tick: (seen.append(duty.at_ease), tick(now_ns))
+        assert duty.has_rests
+        units.tick = lambda now_ns, tick=units.tick: (seen.append(duty.has_rests), tick(now_ns))
 
         assert scorer.flush(5)
 
         assert not any(seen)
-        assert duty.at_ease
+        assert duty.has_rests
 
 
 def test_a_process_without_an_application_gives_way_to_nobody():

@@ -15,7 +15,7 @@ from tests.service.process import a_run
 
 from spanscore import JudgeError
 from spanscore.config import Limits, Outputs, Sampling, Units
-from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.codecs.otlp_request import parse_request
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.testing import ManualClock
@@ -125,7 +125,7 @@ def test_a_missing_field_is_no_evaluation_span_of_its_own(way: str) -> None:
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         else:
             request = encode_spans([a_run()]).SerializeToString()
-            receivers_of(scorer).otlp_spans(Units(idle_timeout=0.05)).take(taken_apart(request))
+            receivers_of(scorer).otlp_spans(Units(idle_timeout=0.05)).take(parse_request(request))
         assert scorer.flush(5)
         assert scorer.status().outcomes["conversational"] == {"missing_field": 1}
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
 from spanscore.config import Units
-from spanscore.core.codecs.otlp_request import from_json, taken_apart
+from spanscore.core.codecs.otlp_request import from_json, parse_request
 from spanscore.metrics import ResponseRelevancy
 from spanscore.scorer import receivers_of
 
@@ -28,7 +28,7 @@ def main() -> None:
     with OnlineScorer([metric], tracer_provider=TracerProvider()) as scorer:
         receiver = receivers_of(scorer).otlp_spans(Units(idle_timeout=0))
         for line in program.read_bytes().splitlines():
-            receiver.take(taken_apart(from_json(line)))
+            receiver.take(parse_request(from_json(line)))
         assert scorer.flush(20)
         outcomes = scorer.status().outcomes["response_relevancy"]
     print(json.dumps({**outcomes, "langchain": "langchain_core" in sys.modules}))

@@ -15,7 +15,7 @@ from spanscore.config.messages import wrong_settings
 from spanscore.config.reading import PartialSettings, examine_settings
 from spanscore.config.tree import Configuration
 from spanscore.core import plugins
-from spanscore.core.score import refuse_taken_name
+from spanscore.core.score import check_metric_name
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.catalog.configured import entries
 from spanscore.metrics.catalog.registry import create, under_current_names
@@ -112,7 +112,7 @@ def _make_metric(name: str, parameters: Mapping[str, Any]) -> Metric:
     """
     try:
         metric = create(name, judge="lexical", embeddings="lexical", **parameters)
-        refuse_taken_name(metric.name)
+        check_metric_name(metric.name)
     except NotReadyError:
         raise  # its message stays: two places may report it, and equal messages are printed once
     except ConfigurationError as error:

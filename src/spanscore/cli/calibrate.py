@@ -17,7 +17,7 @@ from rich.text import Text
 
 from spanscore.cli._config_report import valid
 from spanscore.config.kinds import share_in
-from spanscore.core.codecs.annotation_file import needs_scale, of_name, passes, read_annotations
+from spanscore.core.codecs.annotation_file import needs_scale, passes, read_annotations, select_name
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.stored_sample import content_hash
 from spanscore.core.codecs.text import json_in
@@ -250,7 +250,7 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
             samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=own))
     if not samples:
         raise ConfigurationError(f"{path} holds no labels: give a file of labels, and this one as --scores")
-    return of_name(samples, name, path)
+    return select_name(samples, name, path)
 
 
 def verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:

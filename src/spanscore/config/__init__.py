@@ -1,6 +1,6 @@
 """The sections of a configuration, as arguments of ``OnlineScorer``: ``OnlineScorer(…, sessions=Sessions(max_turns=50))``.
 
-Each public name is loaded on first use. The folder also reads YAML and the environment, and writes the schema and the messages.
+Each public name is loaded on first use. The folder also reads YAML files and the environment, and describes wrong settings.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "!=": operator.ne,
 }
 _LABELS: Final = ("pass", "fail")
-"""A label or a category, as ``Scale.categories`` allows them."""
 
 
 class ScoreLike(Protocol):
@@ -33,7 +32,7 @@ class ScoreLike(Protocol):
 
     @property
     def value(self) -> float | str | None:
-        """The value on the metric's own scale, the word of a categorical one; None if the score has no value."""
+        """The value on the metric's own scale: a number, or the word of a category; None if the score has no value."""
 
     @property
     def label(self) -> str | None:
@@ -83,6 +82,7 @@ def condition_of(text: str) -> CaseCondition:
 
 
 def _bound(text: str) -> float | str | None:
+    """Return a label or a category as text, and a number as float; None for every other text."""
     if CATEGORY_WORD.fullmatch(text):
         return text
     try:

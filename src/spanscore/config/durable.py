@@ -26,6 +26,7 @@ from spanscore.errors import ConfigurationError, NotReadyError
 
 _BROKER: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):\d{1,5}"
 _SILENT: Final = logging.Logger("spanscore.kafka", logging.CRITICAL + 1)
+"""A logger that logs nothing. Without a logger, the client writes to stderr."""
 _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
 _CLIENT: Final = re.compile(
     r"(enable\.)?(sasl|ssl)\.|(https|socket|reconnect|broker|connections)\.|client\.(rack|dns\.)"
@@ -174,7 +175,7 @@ def confluent_config(topic: KafkaTopic, at: str = "kafka") -> dict[str, Any]:
         "security.protocol": security.protocol,
         "client.id": "spanscore",
         "log_level": 0,
-        "logger": _SILENT,  # it would write to stderr; errors that matter also arrive as errors, and are logged once
+        "logger": _SILENT,  # errors that matter also arrive as errors, and are logged once
     }
     if security.ca is not None:
         config["ssl.ca.location"] = str(_readable(security.ca, f"{at}.security.ca"))

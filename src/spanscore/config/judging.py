@@ -52,7 +52,7 @@ class MetricCost(NamedTuple):
 
     Attributes:
         spent: total cost, reservations included.
-        reserved: the part of it that is reserved for open questions.
+        reserved: part of ``spent`` that is reserved for open questions.
     """
 
     spent: Spent = Spent()
@@ -84,11 +84,12 @@ class Budget(SettingsPart):
     """A limit on the cost of judges per window, in one of ``usd``, ``tokens`` and ``calls``. A scorer may have several budgets.
 
     When a budget is spent, no more questions are sent. If an answer is longer than every earlier answer, a budget in usd or
-    tokens is exceeded by the difference. In the first twentieth of the first window no cost is measured yet: rates are
-    lowered only if this part's share of the budget is spent early.
+    tokens is exceeded by the difference.
 
     The sampling rates are lowered so that a window's budget lasts to its end. Every score has its true probability and
-    threshold.
+    threshold. In the first twentieth of the first window no cost is measured yet: until then, rates are lowered only if a
+    twentieth of the budget is spent already.
+
     Spending is counted in memory, so a restart begins at zero.
 
     Attributes:

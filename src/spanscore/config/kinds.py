@@ -80,6 +80,7 @@ def seconds_in(value: Any) -> Any:
 _LONGEST_S: Final = 100 * 365 * 86_400.0
 """Longest duration, in seconds. A longer one is a mistake, and would overflow clocks and PromQL."""
 _MOST: Final = 10**15
+"""Largest count and size."""
 
 
 def share_in(value: Any) -> Any:
@@ -127,7 +128,7 @@ def _web_address(text: str) -> str:
 WebAddress = Annotated[
     str, AfterValidator(_web_address), WithJsonSchema({"type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://[^/]"})
 ]
-"""Address that people open from a notification."""
+"""Address that begins with http:// or https://."""
 
 
 if TYPE_CHECKING:

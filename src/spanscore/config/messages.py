@@ -1,4 +1,8 @@
-"""Messages about wrong settings: the key, the value, the allowed form, and the new name of a renamed key."""
+"""Messages about wrong settings: the key, the value, the allowed form, and the new name of a renamed key.
+
+The file has three parts: the new names of renamed keys, the correct YAML for a misplaced value (``ready_form``), and the
+message for each error of pydantic (``describe_faults``).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from spanscore.config.credentials import HOW_TO_GIVE, may_be_credential, without
 from spanscore.config.kinds import Place
 from spanscore.core.printable import did_you_mean, format_count, printable
 from spanscore.errors import ConfigurationError, NotReadyError
+
+# --- renamed keys ---------------------------------------------------------------------------------------------------
 
 NEW_KEYS: Final[Mapping[str, str]] = {
     "alerts.*.series": "alerts.*.evaluator_version",
@@ -86,6 +92,8 @@ def renamed_key(place: Sequence[int | str]) -> str | None:
     return None
 
 
+# --- correct forms --------------------------------------------------------------------------------------------------
+
 _LONGEST_FORM: Final = 100
 """Longest form that a message shows, in characters."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|(?!0x)\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
@@ -101,7 +109,7 @@ _SOME_METRIC: Final = "faithfulness"
 
 
 def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
-    """Return the correct YAML for a value; empty if no correct form is known.
+    """Return the correct YAML for a value, such as ``sampling: {rate: 0.1}``; empty if no correct form is known.
 
     A text under an unknown key is shown only if the key exists elsewhere or the text fits into a mapping ``metadata``, because
     the key may be a misspelt ``api_key``.
@@ -287,8 +295,10 @@ def _yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+# --- lines of a message ---------------------------------------------------------------------------------------------
+
 # A line names the key, the given value and the allowed values. The value of an unknown key is shown only in the suggested form,
-# because it may be a secret below a mistyped ``api_key``.
+# because it may be a secret under a mistyped ``api_key``.
 
 _LONGEST_VALUE = 100
 """Longest wrong value that a message shows, in characters."""

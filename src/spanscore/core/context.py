@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -51,18 +51,15 @@ def references(
     """
     references = {
         "reference": reference,
-        "reference_contexts": _listed(reference_contexts),
-        "reference_context_ids": _listed(reference_context_ids),
-        "reference_topics": _listed(reference_topics),
-        "reference_tool_calls": _listed(reference_tool_calls),
+        "reference_contexts": _list_of(reference_contexts),
+        "reference_context_ids": _list_of(reference_context_ids),
+        "reference_topics": _list_of(reference_topics),
+        "reference_tool_calls": _list_of(reference_tool_calls),
         "rubrics": dict(rubrics) if rubrics is not None else None,
     }
     present = {name: value for name, value in references.items() if value is not None}
-    token = _expected.set({**(_expected.get() or {}), **present})
-    try:
+    with set_inside(_expected, {**(current_expectation() or {}), **present}):
         yield
-    finally:
-        _undo(_expected, token)
 
 
 @contextmanager
@@ -81,21 +78,12 @@ def session(session_id: str) -> Iterator[None]:
         >>> with session("order-4711"):
         ...     chain.invoke("Where is it?")  # doctest: +SKIP
     """
-    token = _session.set(checked_session(session_id))
-    try:
+    with set_inside(_session, checked_session(session_id)):
         yield
-    finally:
-        _undo(_session, token)
-
-
-def _undo(variable: ContextVar[Any], token: Token[Any]) -> None:
-    # Web frameworks may end a generator in another context, in which the variable has no value.
-    with suppress(ValueError):
-        variable.reset(token)
 
 
 def checked_session(session_id: Any) -> str:
-    """Return the id of a conversation unchanged.
+    """Return the id of a conversation as a plain text.
 
     Raises:
         TypeError: the id is not a text, or empty.
@@ -112,7 +100,8 @@ def set_inside(variable: ContextVar[T], value: T) -> Iterator[None]:
     try:
         yield
     finally:
-        variable.reset(token)
+        with suppress(ValueError):  # web frameworks may end a generator in another context, which has no such value
+            variable.reset(token)
 
 
 def judging() -> AbstractContextManager[None]:
@@ -120,5 +109,5 @@ def judging() -> AbstractContextManager[None]:
     return set_inside(_judging, True)
 
 
-def _listed(values: Sequence[Any] | None) -> list[Any] | None:
+def _list_of(values: Sequence[Any] | None) -> list[Any] | None:
     return None if values is None else list(values)

@@ -13,23 +13,24 @@ from typing import Any, Final, Generic, TypeVar
 
 # --- clock ----------------------------------------------------------------------------------------------------------
 
-# The clock for waiting units: nanoseconds since the epoch, set by the wall clock when the process began, and steady since.
-#
-# A wall clock can be set back by an hour; a unit that waits for a second would then wait for an hour. Spans keep the wall
-# clock's times.
+# Waiting times are measured by the monotonic clock, as nanoseconds since the epoch: the wall clock gives the start when this
+# module is imported. If the wall clock is set back by an hour later, a unit that waits for a second still waits for a second.
+# The times of spans are those of the wall clock.
 
-_AHEAD_NS: Final = time_ns() - monotonic_ns()
+_MONOTONIC_ZERO_NS: Final = time_ns() - monotonic_ns()
+"""Time at which the monotonic clock was zero, nanoseconds since the epoch."""
 
 
 def steady_ns() -> int:
     """Return the steady time, nanoseconds since the epoch; never less than before."""
-    return monotonic_ns() + _AHEAD_NS
+    return monotonic_ns() + _MONOTONIC_ZERO_NS
 
 
 # --- gil ------------------------------------------------------------------------------------------------------------
 
-# A busy thread of spanscore yields the GIL to the application's threads after each turn. Otherwise an application thread that
-# released the GIL, even for a short poll of its sockets, would wait a switch interval (5 ms) to get the GIL back.
+# A busy thread of spanscore works in turns of 2 ms, and yields the GIL to the application's threads after each turn. Otherwise
+# an application thread that released the GIL, even for a short poll of its sockets, would wait a switch interval (5 ms) to get
+# the GIL back.
 
 TURN_NS: Final = 2_000_000
 """Length of a turn. Each turn costs the application two thread wake-ups and its warm caches. With 1 ms, the overhead of a chain
@@ -37,12 +38,19 @@ is a tenth higher. A longer turn takes more of a contended GIL.
 """
 
 
-class _Worked(threading.local):
+class _Turn(threading.local):
+    """The present turn of this thread.
+
+    Attributes:
+        began_ns: start of the turn, nanoseconds of the monotonic clock.
+        rest_s: returns the seconds of the rest after the turn; None = the thread only yields the GIL.
+    """
+
     began_ns = 0
     rest_s: Callable[[], float] | None = None
 
 
-_turn = _Worked()
+_turn = _Turn()
 
 
 def begin_turn() -> None:
@@ -67,16 +75,22 @@ def yield_gil() -> None:
 
 # --- duty cycle -----------------------------------------------------------------------------------------------------
 
-# A queue absorbs a burst. While the application uses the CPU and the queues have room, our threads together work for a tenth
-# of the time, and each for more as its own queue fills. A thread does not rest while the fill of its queue is 0.9 or more. No
-# thread rests while the application is idle, or a caller waits. So a burst is scored after it ends, and is not slowed down.
+# The duty cycle is the share of the time in which a thread works. While the application uses the CPU and the queues have room,
+# spanscore's threads together work for a tenth of the time, and a thread works for more as its own queue fills. So the queues
+# absorb a burst of the application, and its units are scored after it. A thread does not rest if
+#
+# - its queue's fill is 0.9 or more,
+# - the application is idle, or
+# - a caller waits for spanscore's work.
 
 _WINDOW_NS: Final = 50_000_000
 """Minimum length of the window over which the application's load is measured."""
 _LEAST: Final = 0.1
 """Lowest share of the time for all working threads of spanscore together: each contends for the GIL with the application."""
 _ROOMY, _CROWDED = 0.5, 0.9
-"""Fill of a queue: up to the first value, the application's load alone decides its thread's share; from the second, it is 1."""
+"""Up to the first fill of its queue, a thread's share depends only on the application's load; from the second fill on, the
+share is 1.
+"""
 _LONGEST_S: Final = 0.1
 """Longest rest, seconds. A turn that would need a longer rest raises the share above the lowest share."""
 
@@ -91,111 +105,110 @@ class DutyCycle:
     def __init__(self) -> None:
         self.yields_cpu = False
         self._lock = threading.Lock()
-        self._waiting = 0
-        self._ours_ns = 0  # no lock: a lost addition is that of one turn
-        self._at_work: set[Turns] = set()  # in this window
-        self._threads = 1  # our working threads in the previous window
-        self._busy = 0.0
-        self._looked = self._clocks()
+        self._waiting_callers = 0
+        self._own_cpu_ns = 0  # no lock: a lost addition is that of one turn
+        self._working: set[Turns] = set()  # in this window
+        self._threads = 1  # working threads of spanscore in the previous window
+        self._load = 0.0  # of the application, in the previous window
+        self._window_start = self._read_clocks()
 
     @contextmanager
-    def hurried(self) -> Iterator[None]:
-        """Suspend all rests while the caller waits for our work."""
+    def suspend_rests(self) -> Iterator[None]:
+        """Suspend all rests while the caller waits for spanscore's work."""
         with self._lock:
-            self._waiting += 1
+            self._waiting_callers += 1
         try:
             yield
         finally:
             with self._lock:
-                self._waiting -= 1
+                self._waiting_callers -= 1
 
     @property
-    def at_ease(self) -> bool:
+    def has_rests(self) -> bool:
         """Whether there is an application to yield to, and no caller waits."""
-        return self.yields_cpu and not self._waiting
+        return self.yields_cpu and not self._waiting_callers
 
     def turns(self, fill: Callable[[], float]) -> Turns:
         """Return the turns of one thread.
 
         Args:
-            fill: returns the fill of the thread's queue; from 0.9 on, the thread does not rest; may exceed 1.
+            fill: returns the fill of the thread's queue, which may exceed 1; from 0.9 on, the thread does not rest.
         """
         return Turns(self, fill)
 
     def add_cpu_time(self, turns: Turns, cpu_ns: int) -> None:
         """Add a thread's time on the CPU, nanoseconds."""
-        self._ours_ns += cpu_ns
-        self._at_work.add(turns)
+        self._own_cpu_ns += cpu_ns
+        self._working.add(turns)
 
     def work_share(self, fill: float) -> float:
         """Return the share of the time that one thread may work now, (0, 1]."""
-        hurry = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
+        urgency = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
         # The fourth power gives the lowest share of one thread at a load of 0.44 already.
-        calm = max((1.0 - self._application()) ** 4, _LEAST / self._threads)
-        return calm + (1.0 - calm) * hurry
+        base = max((1.0 - self._application_load()) ** 4, _LEAST / self._threads)
+        return base + (1.0 - base) * urgency
 
-    def _application(self) -> float:
-        """Return the application's load, [0, 1]: its CPU time, on all cores, by the time in which our threads did not work."""
-        now, before = self._clocks(), self._looked
-        window_ns, all_ns, ours_ns = (later - earlier for later, earlier in zip(now, before, strict=True))
+    def _application_load(self) -> float:
+        """Return the application's load, [0, 1]: its CPU time, on all cores, per time without work of our threads."""
+        now = self._read_clocks()
+        window_ns, process_ns, own_ns = (end - start for end, start in zip(now, self._window_start, strict=True))
         if window_ns >= _WINDOW_NS:
-            self._looked = now
-            left_ns = max(window_ns - ours_ns, window_ns // 10)  # otherwise two of our threads might leave nothing
-            self._busy = min(max((all_ns - ours_ns) / left_ns, 0.0), 1.0)
-            self._threads, self._at_work = max(len(self._at_work), 1), set()
-        return self._busy
+            self._window_start = now
+            remaining_ns = max(window_ns - own_ns, window_ns // 10)  # two threads may work for longer than the window
+            self._load = min(max((process_ns - own_ns) / remaining_ns, 0.0), 1.0)
+            self._threads, self._working = max(len(self._working), 1), set()
+        return self._load
 
-    def _clocks(self) -> tuple[int, int, int]:
-        """Return the time, the CPU time of the whole process, and that of our threads, nanoseconds."""
-        return monotonic_ns(), process_time_ns(), self._ours_ns
+    def _read_clocks(self) -> tuple[int, int, int]:
+        """Return the time, the CPU time of the process, and the CPU time of spanscore's threads, nanoseconds."""
+        return monotonic_ns(), process_time_ns(), self._own_cpu_ns
 
 
 @dataclass(slots=True, eq=False)
 class Turns:
-    """The turns of one thread."""
+    """The work and the rests of one thread."""
 
     _cycle: DutyCycle
     _fill: Callable[[], float]
-    _cpu_ns: float = inf
+    _rested_at_ns: float = inf
 
     def rest_s(self) -> float:
         """Return the rest that is due for the work since the last rest, seconds; 0 = no rest."""
         cpu_ns = thread_time_ns()
-        self._cpu_ns = min(self._cpu_ns, cpu_ns)  # the first call counts no work
-        worked_ns = int(cpu_ns - self._cpu_ns)
+        self._rested_at_ns = min(self._rested_at_ns, cpu_ns)  # work before the first call does not count
+        worked_ns = int(cpu_ns - self._rested_at_ns)
         if worked_ns < TURN_NS:
             return 0.0
-        self._cpu_ns = cpu_ns
+        self._rested_at_ns = cpu_ns
         self._cycle.add_cpu_time(self, worked_ns)
-        if not self._cycle.at_ease:
+        if not self._cycle.has_rests:
             return 0.0
         return min(worked_ns / 1e9 * (1.0 / self._cycle.work_share(self._fill()) - 1.0), _LONGEST_S)
 
 
 # --- event queue ----------------------------------------------------------------------------------------------------
 
-# A put appends to a deque and wakes the span thread if it sleeps, without waiting for it. A put that wakes it takes the lock
-# of an event; after a failed start, one put starts the thread. The first event in an empty event queue wakes the thread,
-# which then gathers events for a moment before it reads. Each wake-up costs the application a turn of the GIL and its warm
-# caches, so there is one per batch, not one per event. With batches of 0.25 s, the overhead of a busy chain is a tenth to a
-# fifth lower than with batches of 0.1 s.
+# ``put`` appends to a deque, and never waits for the span thread. The first event in an empty event queue wakes the thread,
+# which then gathers events for a moment before it reads them. Each wake-up costs the application a turn of the GIL and its
+# warm caches, so the thread wakes once per batch, not once per event. With batches of 0.25 s, the overhead of a busy chain is
+# a tenth to a fifth lower than with batches of 0.1 s.
 
 _To = TypeVar("_To")
 """Type of an event's receiver. This package must not import the receiver's class."""
 
 
 class EventQueue(Generic[_To]):
-    """A deque with two bounds and a sleeping reader.
+    """Bounded first-in, first-out queue of events, with a sleeping reader; and a second queue of urgent items.
+
+    Above the soft bounds no new unit is admitted. Above the hard bounds, which are four times the soft ones, events are
+    dropped: ``put`` returns False, and the caller marks the unit incomplete.
 
     Args:
-        soft_events: number of events from which on new units are rejected (``admits`` is False).
-        soft_bytes: approximate bytes of content from which on new units are rejected.
+        soft_events: soft bound of the number of events.
+        soft_bytes: soft bound of the events' content, approximate bytes.
         batch: number of events that ends the gathering early.
         batch_bytes: approximate bytes of content that end the gathering early.
         gather_s: seconds for which the reader gathers after its first event.
-
-    Beyond four times ``soft_events`` or ``soft_bytes``, events are dropped: ``put`` returns False, and the caller marks the
-    unit incomplete.
 
     Attributes:
         abandoned: whether the reader has been abandoned.
@@ -238,7 +251,7 @@ class EventQueue(Generic[_To]):
         return len(self._events) + len(self._urgent) < self.soft_events and self.size_bytes < self._soft_bytes
 
     def is_full(self) -> bool:
-        """Whether a hard bound was reached."""
+        """Whether a hard bound is reached."""
         return len(self._events) >= self._hard or self.size_bytes >= self._hard_bytes
 
     def fill(self) -> float:
@@ -246,19 +259,21 @@ class EventQueue(Generic[_To]):
         return max(2 * len(self._events) / self.soft_events, self.size_bytes / (2 * self._batch_bytes))
 
     def put(self, to: _To, event: Any, size_bytes: int = 0, *, never_drop: bool = False) -> bool:
-        """Append an event, O(1), without waiting for the reader. Returns False if a hard bound was reached: it is dropped.
+        """Append an event, O(1), without waiting for the reader. Return False if the event is dropped.
 
         Args:
+            to: the event's receiver.
             size_bytes: approximate bytes of the event's content.
-            never_drop: keep the event above the bounds, because it begins or ends a unit; ``admits`` bounds the units.
+            never_drop: whether the event is kept above the hard bounds, because it begins or ends a unit; ``admits`` bounds
+                the units.
         """
         events = self._events
         if not never_drop and self.is_full():
             return False
         self.size_bytes += size_bytes
         events.append((to, event, size_bytes))
-        if self.asleep:  # the reader looks again before it sleeps, and so detects a lost race
-            self.rouse()
+        if self.asleep:  # the reader checks the queue again before it sleeps, and so detects a lost race
+            self.wake_sleeper()
         elif self._gathering and (len(events) >= self._batch or self.size_bytes >= self._batch_bytes):
             self._gathering = False
             self._full.set()
@@ -270,17 +285,17 @@ class EventQueue(Generic[_To]):
         self._events = deque()
 
     def post(self, item: Any) -> None:
-        """Append a command that is read immediately. There is no bound here, because the sources of commands are bounded."""
+        """Append an urgent item, which is read immediately. There is no bound, because its sources are bounded."""
         self._urgent.append(item)
         self.nudge()
 
     def post_with_batch(self, item: Any) -> None:
-        """Append an item that is read with the next batch, such as a score, so that not every item wakes the reader."""
+        """Append an urgent item, such as a score, that is read with the next batch, because each wake-up has a cost."""
         self._urgent.append(item)
-        self.rouse()
+        self.wake_sleeper()
 
-    def rouse(self) -> None:
-        """Wake the reader if it sleeps, because an item or a timer will be due."""
+    def wake_sleeper(self) -> None:
+        """Wake the reader if it sleeps. The reader then gathers events before it reads."""
         if self.asleep:
             self.asleep = False
             self._wake.set()
@@ -293,7 +308,7 @@ class EventQueue(Generic[_To]):
         self._start, self.asleep = start, True
 
     def nudge(self) -> None:
-        """Wake the reader now, without gathering."""
+        """Make the reader read now, without gathering."""
         self._nudged = True
         self._gathering = False
         self._full.set()

@@ -28,9 +28,9 @@ except ImportError:  # Windows
 
 @dataclass(slots=True, eq=False)
 class ProcessLock:
-    """A lock that one process at a time holds, until it releases it or ends in any way. Never blocks, never raises.
+    """A lock that one process holds at a time, until the process releases it or ends. Never blocks, never raises.
 
-    If there is no such lock (Windows, a read-only folder, some network file systems), every process holds it.
+    On Windows, in a read-only folder and on some network file systems there is no such lock: every process then holds it.
 
     Args:
         path: empty file that represents the lock; created if it is missing, and never removed.
@@ -64,12 +64,12 @@ class ProcessLock:
 
 # --- whole file -----------------------------------------------------------------------------------------------------
 
-# A file that is written whole or not at all: readers see the old or the new content, never a part.
-
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iterator[TextIO]:
-    """Open a temporary file for UTF-8 text with unchanged line breaks. At the end the file replaces ``path``.
+    """Open a temporary file for UTF-8 text with unchanged line breaks. At the end of the block it replaces ``path``.
+
+    So readers of ``path`` see the old or the new content, never a part of it.
 
     Args:
         path: replaced if it exists.
@@ -79,23 +79,23 @@ def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iter
     Raises:
         OSError: the file cannot be written; the old content stays.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    unfinished.unlink(missing_ok=True)  # left by a killed process
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary.unlink(missing_ok=True)  # of a killed process with the same id
     try:
-        descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors=errors, newline="") as file:
             yield file
-        unfinished.replace(path)
+        temporary.replace(path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 # --- line file ------------------------------------------------------------------------------------------------------
 
-# LineFile appends lines to a file that only its owner may read, and rotates the file when it is full.
+# ``LineFile`` appends lines to a file that only its owner may read, and rotates the file when it is full.
 #
-# The file is opened for each line and closed again. So an operator may move it, empty it or free disk space at any time.
-# A line is one write at the end, under a lock of the file, so that processes may share it. A partial write is truncated.
+# The file is opened for each line and closed again, so an operator may move, empty or delete it at any time. A line is one
+# write at the end of the file, under a lock of the file, so several processes may share it. A partial write is truncated.
 
 FileIdentity: TypeAlias = tuple[int, int]
 """Device and inode. A file system may reuse the numbers of a removed file."""
@@ -103,10 +103,10 @@ FileIdentity: TypeAlias = tuple[int, int]
 _IS_POSIX: Final = os.name == "posix"
 _MODE: Final = 0o600
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NO_TRAP: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Flags that neither follow a planted symbolic link nor wait for the reader of a pipe."""
-_TURNS: Final = 100
-_TURN_S: Final = 0.01
+_SAFETY_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags against planted files: a symbolic link is not followed, and a pipe is not waited for."""
+_ATTEMPTS: Final = 100
+_PAUSE_S: Final = 0.01
 """Processes that share the file wait up to a second for each other: a line takes far less, but a process may be stopped."""
 
 
@@ -134,8 +134,8 @@ class LineFile:
     Args:
         path: file in an existing folder; created if it is missing.
         max_bytes: maximum size of both files together; None = no maximum, so there is no previous file.
-        durable: whether a line is on the disk when ``append`` returns. The rest of a line that another process could not
-            finish is then removed: a last line without a line break that is not JSON.
+        durable: whether a line is on the disk when ``append`` returns. ``append`` then also removes an unfinished line: a last
+            line without a line break that is not JSON, left by a killed process.
 
     Attributes:
         most_bytes: maximum size of a line.
@@ -159,39 +159,39 @@ class LineFile:
             OSError: the line cannot be written: no folder, no permission, no room, another user's file, or no private file on
                 this disk.
         """
-        for _ in range(_TURNS):
-            with self._opened() as file:
-                now, identity = _status(self.path), (file.status.st_dev, file.status.st_ino)
-                if now is None or (now.st_dev, now.st_ino) != identity:
+        for _ in range(_ATTEMPTS):
+            with self._open() as file:
+                present, identity = _status(self.path), (file.status.st_dev, file.status.st_ino)
+                if present is None or (present.st_dev, present.st_ino) != identity:
                     continue  # another process has just rotated it
                 if file.status.st_size and file.status.st_size + len(line) > self.most_bytes:
                     self.path.replace(self._older)
                     continue
-                _write(_cut_rest(file) if self._durable else file, line)
+                _write(_remove_unfinished_line(file) if self._durable else file, line)
                 if self._durable:
                     os.fsync(file.descriptor)
                 return Appended(identity, file.status.st_size == 0)
         raise OSError(errno.EAGAIN, "other processes change it constantly")
 
-    def cut_rest(self) -> None:
-        """Remove the rest of an unfinished line, as a durable ``append`` does; a missing file is created.
+    def remove_unfinished_line(self) -> None:
+        """Remove an unfinished line, as a durable ``append`` does; a missing file is created.
 
         Raises:
             OSError: as ``append``.
         """
-        with self._opened() as file:
-            _cut_rest(file)
+        with self._open() as file:
+            _remove_unfinished_line(file)
 
     @contextmanager
-    def _opened(self) -> Iterator[_Opened]:
-        descriptor = os.open(self.path, _FLAGS | _NO_TRAP, _MODE)
+    def _open(self) -> Iterator[_Opened]:
+        descriptor = os.open(self.path, _FLAGS | _SAFETY_FLAGS, _MODE)
         try:
             _make_private(descriptor, self.path)
             locked = _lock(descriptor)
             try:
                 yield _Opened(descriptor, os.fstat(descriptor), locked)
             finally:
-                if locked:  # closing is not enough if a child was forked meanwhile and has a copy
+                if locked:  # closing is not enough: a child that was forked meanwhile has a copy of the descriptor
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
@@ -218,11 +218,11 @@ def _lock(descriptor: int) -> bool:
     """Wait for the lock of a file; return False if its disk has no locks. Raises OSError if another process keeps it."""
     if not _IS_POSIX:
         return False
-    for _ in range(_TURNS):
+    for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_TURN_S)
+            time.sleep(_PAUSE_S)
         except OSError:
             return False
         else:
@@ -232,37 +232,39 @@ def _lock(descriptor: int) -> bool:
 
 def _write(file: _Opened, line: bytes) -> None:
     """Append a line in one write; after a partial line of another writer, begin on a new line."""
-    size = file.status.st_size
-    begin = b"" if size == 0 or _last_byte(file.descriptor, size) == b"\n" else b"\n"
+    added = line if _ends_a_line(file) else b"\n" + line
     written = 0
     try:
-        written = os.write(file.descriptor, begin + line)
+        written = os.write(file.descriptor, added)
     finally:
-        if written < len(begin + line) and file.locked:
-            os.ftruncate(file.descriptor, size)
-    if written < len(begin + line):
+        if written < len(added) and file.locked:
+            os.ftruncate(file.descriptor, file.status.st_size)
+    if written < len(added):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _cut_rest(file: _Opened) -> _Opened:
+def _remove_unfinished_line(file: _Opened) -> _Opened:
     """Remove a last line that has no line break and is not JSON; return the file with its present size."""
-    size = file.status.st_size
-    if not file.locked or size == 0 or _last_byte(file.descriptor, size) == b"\n":
+    if not file.locked or _ends_a_line(file):
         return file
     os.lseek(file.descriptor, 0, os.SEEK_SET)
     with os.fdopen(os.dup(file.descriptor), "rb") as stream:
-        text = stream.read()
-    begin = text.rfind(b"\n") + 1
-    with suppress(ValueError):
-        json_in(text[begin:].decode("utf-8", "replace"))
-        return file
-    os.ftruncate(file.descriptor, begin)
-    return file._replace(status=os.fstat(file.descriptor))
+        content = stream.read()
+    start = content.rfind(b"\n") + 1
+    try:
+        json_in(content[start:].decode("utf-8", "replace"))
+    except ValueError:
+        os.ftruncate(file.descriptor, start)
+        return file._replace(status=os.fstat(file.descriptor))
+    return file
 
 
-def _last_byte(descriptor: int, size: int) -> bytes:
-    os.lseek(descriptor, size - 1, os.SEEK_SET)
-    return os.read(descriptor, 1)
+def _ends_a_line(file: _Opened) -> bool:
+    """Whether a file is empty or ends with a line break."""
+    size = file.status.st_size
+    if size:
+        os.lseek(file.descriptor, size - 1, os.SEEK_SET)
+    return size == 0 or os.read(file.descriptor, 1) == b"\n"
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -274,7 +276,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 # --- disk -----------------------------------------------------------------------------------------------------------
 
-# On a disk that other machines also write, SQLite's locks and shared memory are unreliable.
+# A spool is a SQLite file: on a disk that other machines also write, SQLite's locks and shared memory are unreliable.
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _NETWORK: Final = frozenset(
@@ -298,14 +300,14 @@ _NETWORK: Final = frozenset(
 _REMOTE_FUSE: Final = ("glusterfs", "ceph", "sshfs", "s3fs", "mount-s3", "gcsfuse", "goofys", "juicefs", "rclone")
 """File systems in the form ``fuse.sshfs``."""
 _SPARE_BYTES: Final = 32_000_000
-"""Bytes that stay free. Deleting a row first writes to the log, so on a full disk no finished row could be deleted."""
+"""Bytes that stay free. Deleting a row first writes to SQLite's log, so on a full disk no finished row could be deleted."""
 
 
-def is_full(path: Path, unused: Callable[[], int]) -> bool:
-    """Whether the disk has no room for more rows; False if that is unknown.
+def is_disk_full(path: Path, unused: Callable[[], int]) -> bool:
+    """Whether the disk of a SQLite file has no room for more rows; False if that is unknown.
 
     Args:
-        path: a file on the disk.
+        path: the file.
         unused: returns the unused bytes inside the file; called only if the disk alone has too little room.
     """
     try:
@@ -316,10 +318,11 @@ def is_full(path: Path, unused: Callable[[], int]) -> bool:
 
 
 def check_disk(path: Path, mounts: str | None = None) -> None:
-    """Make sure that a file is on a disk of this machine, as far as that can be detected.
+    """Make sure that a spool is on a disk of this machine, as far as that can be detected.
 
     Args:
-        mounts: content in the form of ``/proc/self/mountinfo``; None = that file. Without it, every disk is accepted.
+        path: path of the spool.
+        mounts: text in the form of ``/proc/self/mountinfo``; None = that file. If it cannot be read, every disk is accepted.
 
     Raises:
         ConfigurationError: the file is on a network disk.
@@ -335,20 +338,20 @@ def check_disk(path: Path, mounts: str | None = None) -> None:
 def disk_kind(path: Path, mounts: str) -> str:
     """Return the kind of file system of a path; empty if the mounts do not include it."""
     whole = os.path.realpath(path)
-    best, kind = "", ""
+    longest, kind = "", ""
     for line in mounts.splitlines():
-        fields, _, behind = line.partition(" - ")
-        at = _unescape(fields.split(" ")[4])
-        is_above = at in ("/", whole) or whole.startswith(f"{at}/")
-        if is_above and len(at) >= len(best):  # a later mount at the same place hides the earlier one
-            best, kind = at, behind.split(" ")[0]
+        fields, _, kind_and_source = line.partition(" - ")
+        mount = _unescape(fields.split(" ")[4])
+        is_above = mount in ("/", whole) or whole.startswith(f"{mount}/")
+        if is_above and len(mount) >= len(longest):  # a later mount at the same place hides the earlier one
+            longest, kind = mount, kind_and_source.split(" ")[0]
     return kind
 
 
-def _unescape(at: str) -> str:
-    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        at = at.replace(code, sign)
-    return at
+def _unescape(mount: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        mount = mount.replace(code, character)
+    return mount
 
 
 def _mounts() -> str:

@@ -13,7 +13,7 @@ CLIENT_TIMEOUT_S = 10.0
 
 
 class QuietServer(ThreadingHTTPServer):
-    """A server with a daemon thread for each connection. The process need not see that a client hangs up.
+    """A server with a daemon thread for each connection, which prints nothing.
 
     Args:
         address: address to listen on, in the form of its family.
@@ -28,11 +28,11 @@ class QuietServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Bind without the look-up of the own host name that ``HTTPServer`` does."""
+        """Bind without the look-up of this machine's host name, which ``HTTPServer`` makes and which may take seconds."""
         TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing."""
+        """Print nothing, such as the traceback of a client that hangs up."""
 
 
 class QuietHandler(BaseHTTPRequestHandler):

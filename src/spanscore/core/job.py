@@ -15,8 +15,11 @@ from spanscore.core.span import InnerGroup, SamplingContext, Unit
 
 # --- job ------------------------------------------------------------------------------------------------------------
 
+# Sampling compares two numbers of 56 bits, by OpenTelemetry's rule for consistent probability sampling: the randomness R of
+# the unit and the threshold T of a probability p, T = (1 - p) × 2^56. The unit is sampled if R ≥ T.
+
 BASE = "base"
-"""Name of a metric's own rate, if no rule raises it."""
+"""Name of a metric's own rate among the rates of rules."""
 STATED, CONFIGURED, UNKNOWN = "th", "configured", "unknown"
 """Sources of the share that a head sampler keeps: ``ot=th`` of the trace; ``sampling.head_sampling_rate``; neither."""
 
@@ -27,14 +30,13 @@ class Decision:
 
     Attributes:
         take: whether the metric scores the unit.
-        probability: probability in all traffic, upstream's share times spanscore's, derived from ``threshold``; (0, 1] if the
-            unit is sampled. Upstream is a head sampler, which dropped traces before they arrived.
-        threshold: T of the OpenTelemetry rule for that probability; 56 bit.
+        probability: probability in all traffic: ``upstream`` times spanscore's own share; (0, 1] if the unit is sampled.
+        threshold: T of ``probability``.
         rule: name of the matching rule with the largest rate, ``base`` if no rule matched.
-        randomness: R, 56 bit; None if the decision used no random number.
-        met: the T that R was compared with; the unit is sampled if R ≥ T. Equal to ``threshold`` if upstream also decided by
-            this R; otherwise it is the T of spanscore's share alone.
-        upstream: upstream's share, (0, 1]: the probability with which the unit arrived here.
+        randomness: R; None if the decision used no random number.
+        met: the T that R was compared with: ``threshold`` if the head sampler also decided by this R, otherwise the T of
+            spanscore's own share.
+        upstream: probability with which the unit arrived here, (0, 1]: the share of traces that a head sampler keeps.
         rates: (name, rate) of the metric's own rate, ``base``, and of each rule that matched.
         upstream_by: source of ``upstream``: ``th``, ``configured`` or ``unknown``; empty if another process decided.
     """
@@ -52,17 +54,18 @@ class Decision:
 
 @dataclass(slots=True)
 class SampledUnit:
-    """A unit that a metric samples, or whose samples have an observer.
+    """A closed unit before its samples are made: a metric samples it, or a ``SampleObserver`` needs its samples.
 
     Attributes:
-        decisions: decisions of the metrics that sample it.
+        decisions: metric that samples the unit → its sampling decision.
         samples: submitted samples; None = an extractor makes them.
-        size_bytes: approximate bytes of its content, as reserved in the queue.
-        taken_s: time when this process took the unit; seconds of the monotonic clock, which is the loop's.
+        size_bytes: approximate bytes of the unit's content, as reserved in the queue.
+        taken_s: time when this process accepted the unit, seconds of the monotonic clock; None if unknown.
         held_until_s: time until which the unit's spans wait for scores, seconds of the monotonic clock; -inf if no span waits.
-        undecided: the unit's facts, if other metrics are decided on after the scores of these metrics; otherwise None.
+        undecided: the unit's facts, if rules read scores of these metrics and so decide on the other metrics later; otherwise
+            None.
         wanted: whether a ``SampleObserver`` needs the samples; then ``decisions`` may be empty.
-        redacted: whether its samples have been redacted.
+        redacted: whether ``samples`` are redacted already.
     """
 
     unit: Unit
@@ -78,18 +81,14 @@ class SampledUnit:
 
 @dataclass(slots=True)
 class Job:
-    """A unit's samples with the metrics that sampled it.
+    """A unit's samples, with the metrics that sampled the unit. ``size_bytes`` to ``undecided`` are those of ``SampledUnit``.
 
     Attributes:
         unit: the unit without content, as the sinks need it.
-        decisions: metric name → its sampling decision.
-        size_bytes: approximate bytes of its content, as reserved in the queue.
-        taken_s: time when this process took the unit; seconds of the monotonic clock. None if unknown.
-        held_until_s: time until which the unit's spans wait for scores, seconds of the monotonic clock; -inf if no span waits.
-        undecided: the unit's facts, if other metrics are decided on after the scores of these metrics; otherwise None.
+        decisions: metric that samples the unit → its sampling decision.
         delegated: whether another process, or this process before a restart, has counted the unit as ``delegated``. The unit
             becomes eligible here on arrival.
-        scored: scores that a delegated job already has. Metrics with a score are not asked again.
+        scored: scores that a delegated job already has; their metrics do not score it again.
     """
 
     unit: Unit
@@ -102,23 +101,22 @@ class Job:
     delegated: bool = False
     scored: tuple[Score, ...] = ()
 
-    def unscored(self) -> Job:
+    def without_scored(self) -> Job:
         """Return the job without the metrics that have a score already."""
-        names = {score.metric for score in self.scored}
-        return replace(
-            self, decisions={name: decision for name, decision in self.decisions.items() if name not in names}
-        )
+        scored = {score.metric for score in self.scored}
+        remaining = {name: decision for name, decision in self.decisions.items() if name not in scored}
+        return replace(self, decisions=remaining)
 
 
 @dataclass(slots=True)
 class JobResult:
-    """Scores of a job that the loop posts to the span thread, each once.
+    """Scores of a job, which the loop posts to the span thread: each score once.
 
     Attributes:
         sample_attributes: attributes about the source of the sample.
-        over: whether these are the last scores; the remaining sampled metrics give no score.
-        rest: outcome of the remaining metrics; by default an internal error.
-        reason: reason of ``rest``, without content; None if there is nothing to add.
+        over: whether these are the last scores of the job.
+        rest: outcome of the sampled metrics that have no score when the job is over; by default an internal error.
+        reason: reason of ``rest``, without content; None = no reason is known.
     """
 
     unit: Unit
@@ -140,7 +138,7 @@ class Weights(NamedTuple):
 
 
 Source: TypeAlias = str | InnerGroup | None
-"""Source of counts and sums: that of the scores, or for inner units their entry; None = sampled traffic."""
+"""Population of counts and sums: the source of their scores, the entry of inner units, or None for sampled traffic."""
 
 
 class UnitCounts(NamedTuple):
@@ -169,23 +167,17 @@ class UnitCounts(NamedTuple):
         yield None, self
         yield from self.sources.items()
 
-    def joined(self, other: UnitCounts) -> UnitCounts:
+    def with_metrics(self, other: UnitCounts) -> UnitCounts:
         """Return these counts with those of other metrics."""
-        return UnitCounts(
-            {**self.eligible, **other.eligible},
-            {**self.outcomes, **other.outcomes},
-            {**self.pending, **other.pending},
-            {**self.excluded, **other.excluded},
-            {**self.sources, **other.sources},
-            {**self.compared, **other.compared},
-        )
+        pairs: Any = zip(self, other, strict=True)  # of equal fields
+        return UnitCounts(*({**mine, **theirs} for mine, theirs in pairs))
 
-    def beside(self, source: str | InnerGroup, other: UnitCounts) -> UnitCounts:
-        """Return these counts with separate counts of a source."""
-        within: Source = source
-        outcomes = {(metric, outcome, within): units for (metric, outcome, _), units in other.outcomes.items()}
-        excluded = {(metric, outcome, within): of for (metric, outcome, _), of in other.excluded.items()}
-        of_source = other._replace(outcomes=outcomes, excluded=excluded)
+    def with_source(self, source: str | InnerGroup, counts: UnitCounts) -> UnitCounts:
+        """Return these counts with the separate counts of a source."""
+        key: Source = source
+        outcomes = {(metric, outcome, key): units for (metric, outcome, _), units in counts.outcomes.items()}
+        excluded = {(metric, outcome, key): weights for (metric, outcome, _), weights in counts.excluded.items()}
+        of_source = counts._replace(outcomes=outcomes, excluded=excluded)
         return self._replace(sources={**self.sources, source: of_source})
 
 
@@ -212,7 +204,7 @@ class ExternalCounts(NamedTuple):
     """Counts of the scores of other evaluators that arrived over OTLP.
 
     Attributes:
-        names: name → its counts.
+        names: name of a score → its counts.
         undefined: number of results without a readable value or label.
         again: number of repeated spans and log records, and of results that had already arrived in another form.
     """
@@ -229,10 +221,10 @@ class TopicState(NamedTuple):
         name: the topic's name.
         partitions: the partitions that this worker reads, ascending.
         all: number of partitions of the topic.
-        lag: number of messages of its partitions after the committed offsets.
-        oldest_s: age in seconds of the oldest unsettled message that was read, by the broker's clock and ours; None = all are
-            settled.
-        rebalanced_s: seconds since its partitions last changed; None if it never had any.
+        lag: number of messages of these partitions after the committed offsets.
+        oldest_s: age in seconds of the oldest unsettled message, of which a trace is still open, by the clocks of broker and
+            worker; None = all read messages are settled.
+        rebalanced_s: seconds since the partitions last changed; None if the worker never had any.
         dropped: number of open traces that another worker reads again.
         skipped: number of messages that the broker deleted before they were read, or whose reading raised twice.
         wrong: error that prevents reading; empty without an error.

@@ -70,18 +70,17 @@ _PRINTERS: Final[Mapping[type, Callable[[Any], str]]] = {
 def error_text(error: BaseException) -> str | None:
     """Return an error's text, or None if that would run a ``__str__`` that is not Python's own."""
     printer: Any = next(base for base in bases_of(type(error)) if "__str__" in _dict_of(base))
-    held = next((fields for known, fields in _PRINTED.items() if known is printer), None)
-    if held is None or not all(type(argument) in _PLAIN for argument in _arguments_of(error)):
+    fields = next((fields for kind, fields in _PRINTED_FIELDS.items() if kind is printer), None)
+    if fields is None:
         return None
-    if not all(type(_dict_of(printer)[field].__get__(error)) in _PLAIN for field in held):
-        return None
-    return str.__str__(printer.__str__(error))
+    printed = [*_arguments_of(error), *(_dict_of(printer)[field].__get__(error) for field in fields)]
+    return str.__str__(printer.__str__(error)) if all(type(value) in _PLAIN for value in printed) else None
 
 
 _arguments_of: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__dict__["args"].__get__
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 """Types are compared by identity, because a class may compare or hash by its own code."""
-_PRINTED: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
+_PRINTED_FIELDS: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
     BaseException: (),
     KeyError: (),
     ImportError: ("msg",),
@@ -124,34 +123,36 @@ def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: floa
     if before is not now and now - before < _REPEAT_AFTER_S:
         return
     _logged_at[cause] = now
-    _say(level, "spanscore: %s", text)  # with the library's name, because a line may be shown without its logger's name
+    _log_line(level, "spanscore: %s", text)  # a line may be shown without its logger's name
 
 
 def log_event(text: str, *, level: int = logging.INFO) -> None:
     """Log an event that an operator caused, each time. Thread-safe; never raises."""
-    _say(level, "spanscore: %s", text)
+    _log_line(level, "spanscore: %s", text)
 
 
-def log_internal_error(what: str, error: BaseException) -> None:
-    """Log once that an operation of spanscore, the first argument ("read a log record"), failed. Thread-safe; never raises.
+def log_internal_error(operation: str, error: BaseException) -> None:
+    """Log once that an operation of spanscore failed. Thread-safe; never raises.
 
     Args:
-        error: the cause; the same class from the same line of code is the same fault.
+        operation: a verb with its object ("read a log record").
+        error: the cause; errors of one class from one line of code are the same fault.
     """
     origin = _origin(error)
     if origin in _faults or len(_faults) >= _MAX_CAUSES:
         return
     _faults.add(origin)
-    _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, logged once", what, origin)
+    line = "spanscore could not %s (%s); the application is not affected, logged once"
+    _log_line(logging.WARNING, line, operation, origin)
 
 
 def forget_causes() -> None:
-    """Log every cause and fault again, like a new process. For tests: a line logged in one would be missing in the next."""
+    """Log every cause and fault again, like a new process. For tests, because the log of one would change that of the next."""
     _logged_at.clear()
     _faults.clear()
 
 
-def _say(level: int, line: str, *words: str) -> None:
+def _log_line(level: int, line: str, *words: str) -> None:
     try:
         _log.log(level, line, *words)
     except BaseException as error:  # raised by the application's log filter or handler, so it cannot be logged
@@ -166,10 +167,10 @@ def user_origin(error: BaseException) -> str:
 
 def _origin(error: BaseException, is_relevant: Callable[[str], bool] = lambda file: True) -> str:
     places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    own = [place for place in places if is_relevant(place[0])] or places
-    if not own:
+    relevant = [place for place in places if is_relevant(place[0])] or places
+    if not relevant:
         return type_name(error)
-    file, line = own[-1]
+    file, line = relevant[-1]
     name = file.replace("\\", "/").rpartition("/")[2]
     return f"{type_name(error)} at {name}:{line}"
 

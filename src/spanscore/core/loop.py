@@ -1,10 +1,8 @@
-"""The asyncio loop of the process, which runs every judge call.
+"""The judges' loop: one asyncio loop on its own thread, which runs every judge call of the process.
 
-An asynchronous HTTP client belongs to the loop that first used it. When three loops shared one client, half of its calls
-failed with "Event loop is closed". (Clients that an application shares with a judge are called by their blocking methods:
-``langchain/blocking.py``.) So ``score``, ``score_sync`` and the engine all submit to this loop, which starts on first use and
-again in a forked child. No scorer and no judge stops it. Metrics of other libraries, which may block a loop, run on a
-``LoopThread`` of their own.
+An asynchronous HTTP client belongs to the loop that first used it: if three loops share a client, half of its calls fail with
+"Event loop is closed". So ``score``, ``score_sync`` and the engine all submit to this one loop. The first use starts it, in the
+process and in each forked child; it runs until the process ends.
 """
 
 from __future__ import annotations
@@ -27,15 +25,17 @@ T = TypeVar("T")
 _POOL_THREADS = 32
 """Threads for name resolution, and for chat models without an asynchronous client."""
 _LOOP_IS_CLOSED = ("Event loop is closed",)
-"""Arguments of asyncio's error if work needs a loop that is closed. On an open loop, the work belongs to another one.
+"""Arguments of asyncio's error if work needs a closed loop: here the application's, because this loop is open.
 
-A client that the garbage collector finds on spanscore's thread closes itself in a task of the loop that runs there: OpenAI's
-asynchronous client does so in ``__del__``. The connections belong to the application's loop.
+Cause: an asynchronous client of the application is collected on this thread. OpenAI's client then closes itself (``__del__``)
+by a task of the loop that runs on the thread, but its connections belong to the application's loop.
 """
 
 
 class LoopThread:
-    """An event loop on a daemon thread, for the life of the process: started on first use, and again in a forked child.
+    """An event loop on a daemon thread until the process ends. The first use starts it, in a forked child again.
+
+    Metrics of other libraries, which may block a loop, run on a ``LoopThread`` of their own.
 
     Args:
         name: the thread's name.
@@ -49,7 +49,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ident: int | None = None
         self._inherited: list[Any] = []
-        self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._waiting_calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         call_in_child(self, LoopThread._begin_in_child)
 
     def running(self) -> asyncio.AbstractEventLoop:
@@ -72,27 +72,27 @@ class LoopThread:
 
         If no thread can be started for the loop, the call stays queued until the next ``call_soon``.
         """
-        self._unsent.append((work, arguments))
+        self._waiting_calls.append((work, arguments))
         with suppress(RuntimeError):
-            running = self.running()
+            loop = self.running()
             with suppress(IndexError):  # another thread took the last item
-                while self._unsent:
-                    work, arguments = self._unsent.popleft()
-                    running.call_soon_threadsafe(work, *arguments)
+                while self._waiting_calls:
+                    work, arguments = self._waiting_calls.popleft()
+                    loop.call_soon_threadsafe(work, *arguments)
 
     def on_loop(self) -> bool:
         """Whether the caller runs on the loop's own thread."""
         return threading.get_ident() == self._ident
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine on the loop. The future can be awaited from any other thread. Does not block."""
+        """Run a coroutine on the loop. Any other thread may wait for the future. Does not block."""
         return asyncio.run_coroutine_threadsafe(work, self.running())
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
-        loop.set_exception_handler(_log_unnoticed)
-        # PYTHONASYNCIODEBUG is for the host's loops. In debug mode asyncio logs the repr of slow tasks, with content.
+        loop.set_exception_handler(_log_unawaited_error)
+        # PYTHONASYNCIODEBUG is for the application's loops: in debug mode asyncio logs the repr of slow tasks, with content.
         loop.set_debug(False)
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
         while not loop.is_closed():
@@ -104,10 +104,10 @@ class LoopThread:
     def _begin_in_child(self) -> None:
         """Forget the loop in a forked child, in which the loop's thread does not exist. The next use starts another."""
         if self._loop is not None:
-            # Kept alive: asyncio would report each collected task of the parent as destroyed, on the child's stderr.
+            # asyncio would report each collected task of the parent as destroyed, on the child's stderr. So none is collected.
             self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
         self._lock, self._loop, self._ident = threading.Lock(), None, None
-        self._unsent = deque()
+        self._waiting_calls = deque()
 
 
 _judges = LoopThread("spanscore-loop", pool="spanscore-judge")
@@ -120,7 +120,7 @@ def later(seconds: float, work: Callable[[], object]) -> None:
 
 
 def after_turns(turns: int, call: Callable[[], None]) -> None:
-    """Call a function after this number of turns of the running loop."""
+    """Call a function after this number of iterations of the running loop: other tasks run meanwhile."""
     if turns:
         asyncio.get_running_loop().call_soon(after_turns, turns - 1, call)
     else:
@@ -154,21 +154,19 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop for a thread of spanscore. Under gevent it has the standard selector, because gevent's is for
-    greenlets.
-    """
+    """Return a new event loop, under gevent with the selector of the standard library, because gevent's is for greenlets."""
     if (monkey := gevent_monkey()) is None:
         return asyncio.new_event_loop()
     return asyncio.SelectorEventLoop(monkey.get_original("selectors", "DefaultSelector")())
 
 
-def _log_unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
-    """Log the error of a task without an awaiter. asyncio would print traceback and message, which may quote a prompt."""
-    error = what.get("exception")
+def _log_unawaited_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log the error of a task that no code awaits. asyncio would print traceback and message, which may quote a prompt."""
+    error = context.get("exception")
     if error is None:
         return
     if isinstance(error, RuntimeError) and error.args == _LOOP_IS_CLOSED:
-        coroutine = getattr(what.get("future"), "get_coro", lambda: None)()
+        coroutine = getattr(context.get("future"), "get_coro", lambda: None)()
         work = getattr(coroutine, "__qualname__", "a callback")
         log_once(
             f"closed loop {work}",

@@ -32,7 +32,7 @@ class Registry:
     Attributes:
         kind: name of the kind (``metric``).
         protocol: protocol of each part; checked at run time.
-        outside: example of the name of a user's part, for the error of an unknown name.
+        example: how the name of a user's own part is written, for the error of an unknown name.
         built_in: name → class, or its place (``"module:Class"``), which is imported on first use.
         aliases: alternative name → name of a built-in part.
         offers: names of the parameters that a scorer passes to a user's part if the part has them.
@@ -40,21 +40,25 @@ class Registry:
 
     kind: str
     protocol: Any
-    outside: str
+    example: str
     built_in: Mapping[str, Any]
     aliases: Mapping[str, str] = field(default_factory=dict)
     offers: tuple[str, ...] = ()
 
     def each(self, items: Iterable[Any], /, **offered: Any) -> list[Any]:
-        """Return parts. Ready-made parts are unchanged; for each name (``Entry``) a part is made.
+        """Return the parts of items: a ready-made part itself, and a new part for each name of an ``Entry``.
+
+        Args:
+            items: ready-made parts and entries.
+            offered: as for ``make``.
 
         Raises:
             ConfigurationError: an item is not such a part, or cannot be made.
         """
-        return [part for item in items for part in self._each(item, offered)]
+        return [part for item in items for part in self._parts_of(item, offered)]
 
     def one(self, value: Any, /, **offered: Any) -> Any:
-        """Return one part from a ready-made part or a name.
+        """Return the part of an item that is a ready-made part, or names exactly one.
 
         Raises:
             ConfigurationError: the item names several parts or no part, is not such a part, or cannot be made.
@@ -128,30 +132,30 @@ class Registry:
             return place
         module, colon, attribute = place.partition(":")
         if not colon:
-            raise ConfigurationError(self._unknown(name))
+            raise ConfigurationError(self._describe_unknown(name))
         try:
-            held = import_module(module)
+            imported = import_module(module)
         except Exception as error:  # a user's own code may raise anything
-            raise ConfigurationError(f"{self.kind} {name!r}: {_why(module, error)}") from error
-        if not hasattr(held, attribute):
-            raise ConfigurationError(f"{self.kind} {name!r}: {_lacks(held, attribute)}")
-        return getattr(held, attribute)
+            raise ConfigurationError(f"{self.kind} {name!r}: {_import_problem(module, error)}") from error
+        if not hasattr(imported, attribute):
+            raise ConfigurationError(f"{self.kind} {name!r}: {_missing_attribute(imported, attribute)}")
+        return getattr(imported, attribute)
 
-    def _each(self, value: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
-        if isinstance(value, str | Mapping):
-            yield from (self.make(name, params, **offered) for name, params in entries([value]))
-        elif self._is_part(value):
-            yield value
+    def _parts_of(self, item: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
+        if isinstance(item, str | Mapping):
+            yield from (self.make(name, params, **offered) for name, params in entries([item]))
+        elif self._is_part(item):
+            yield item
         else:
-            raise ConfigurationError(f"{value!r} is not a {self.kind}: it needs {_members(self.protocol)}")
+            raise ConfigurationError(f"{item!r} is not a {self.kind}: it needs {_members(self.protocol)}")
 
     def _is_part(self, thing: object) -> bool:
         return isinstance(thing, self.protocol) and not isinstance(thing, type)
 
-    def _unknown(self, name: str) -> str:
-        known = f"built-in names are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
-        hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or known
-        return f"unknown {self.kind} {name!r}: {hint} Your own is written {self.outside!r}"
+    def _describe_unknown(self, name: str) -> str:
+        built_in = f"built-in names are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
+        hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or built_in
+        return f"unknown {self.kind} {name!r}: {hint} Your own is written {self.example!r}"
 
     def _check_parameters(self, name: str, maker: Any, values: Mapping[str, Any]) -> None:
         signature = inspect.signature(maker)
@@ -176,7 +180,7 @@ def _select_offered(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _why(module: str, error: Exception) -> str:
+def _import_problem(module: str, error: Exception) -> str:
     """Return the cause of a failed import, and the remedy."""
     top = module.partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and error.name == top:
@@ -186,11 +190,12 @@ def _why(module: str, error: Exception) -> str:
     return f"importing {module} raised {type(error).__name__}: {error}"
 
 
-def _lacks(module: ModuleType, attribute: str) -> str:
-    meant = did_you_mean(attribute, [name for name in vars(module) if name[0] != "_"])
-    return f"module {module.__name__} has no {attribute}{meant and f'; {meant}'}"
+def _missing_attribute(module: ModuleType, attribute: str) -> str:
+    hint = did_you_mean(attribute, [name for name in vars(module) if name[0] != "_"])
+    return f"module {module.__name__} has no {attribute}{hint and f'; {hint}'}"
 
 
 def _members(protocol: Any) -> str:
+    """Return the names of a protocol's members, as a list in words."""
     names = [name for name in vars(protocol) if not name.startswith("_")]
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

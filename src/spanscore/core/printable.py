@@ -17,8 +17,8 @@ DURATION = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
-_LEAST_IN_CENTS = 0.1
-"""Dollars from which two decimals are two significant digits."""
+_TWO_DECIMALS_FROM_USD = 0.1
+"""Amount from which two decimals are two significant digits or more."""
 
 
 def format_count(number: int, noun: str) -> str:
@@ -72,20 +72,22 @@ def format_usd(usd: float | None, unknown: str = "?") -> str:
     """Return dollars without their sign, with two decimals, or two digits below ten cents; ``unknown`` for None."""
     if usd is None:
         return unknown
-    return f"{usd:,.2f}" if usd >= _LEAST_IN_CENTS or not usd else f"{usd:.2g}"
+    return f"{usd:,.2f}" if usd >= _TWO_DECIMALS_FROM_USD or not usd else f"{usd:.2g}"
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
 
 
-def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (), most: int = 1) -> str:
+def did_you_mean(name: str, allowed: Iterable[str], *, likely: Sequence[str] = (), most: int = 1) -> str:
     """Return ``did you mean 'faithfulness'?``; empty if no name is similar.
 
     Args:
+        name: the unknown name.
+        allowed: names among which similar ones are searched.
         likely: suggestions to use as they are, without a search.
         most: maximum number of suggestions.
     """
-    near = likely or get_close_matches(name, [*known], n=most)
+    near = likely or get_close_matches(name, [*allowed], n=most)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -152,24 +154,24 @@ class TextTable:
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         columns = list(zip(self.headers, *self.rows, strict=True))
         words = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
-        lines = options.max_width - sum(words) > _BORDER * len(words)
-        room = options.max_width - (_BORDER * len(words) + 1 if lines else _GAP * len(words))
+        borders = options.max_width - sum(words) > _BORDER * len(words)
+        room = options.max_width - (_BORDER * len(words) + 1 if borders else _GAP * len(words))
         if room < sum(words):
             yield "\n".join(self._lists())
         else:
-            yield self._table(_widths(columns, words, room), lines=lines)
+            yield self._table(_widths(columns, words, room), borders=borders)
 
-    def _table(self, widths: Sequence[int], *, lines: bool) -> Any:
+    def _table(self, widths: Sequence[int], *, borders: bool) -> Any:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        drawn = box.HEAVY_HEAD if lines else box.SIMPLE_HEAD
-        gap = (0, 1) if lines else (0, _GAP - 1, 0, 0)  # plus the separating blank
-        table = Table(title=self.title or None, title_justify="left", box=drawn, padding=gap)
-        table.pad_edge = table.show_edge = lines
+        style = box.HEAVY_HEAD if borders else box.SIMPLE_HEAD
+        padding = (0, 1) if borders else (0, _GAP - 1, 0, 0)  # plus the separating blank
+        table = Table(title=self.title or None, title_justify="left", box=style, padding=padding)
+        table.pad_edge = table.show_edge = borders
         for header, width in zip(self.headers, widths, strict=True):
-            table.add_column(header, width=width)  # left to itself, rich cuts words in narrow columns
+            table.add_column(header, width=width)  # without a width, rich cuts words in narrow columns
         for row in self.rows:
             table.add_row(*map(Text, row))
         return table
@@ -185,11 +187,11 @@ class TextTable:
 
 
 def _widths(columns: Sequence[Sequence[str]], words: Sequence[int], room: int) -> list[int]:
-    """Return the width of each column: the longest word, and in the first columns with longer lines the remaining width."""
-    left, widths = room - sum(words), []
+    """Return the width of each column: that of its longest word. The first columns with longer lines share the spare width."""
+    spare, widths = room - sum(words), []
     for column, word in zip(columns, words, strict=True):
-        line = max(len(line) for cell in column for line in (cell.splitlines() or [""]))
-        more = min(line - word, left)
-        widths.append(word + more)
-        left -= more
+        longest_line = max(len(line) for cell in column for line in (cell.splitlines() or [""]))
+        extra = min(longest_line - word, spare)
+        widths.append(word + extra)
+        spare -= extra
     return widths

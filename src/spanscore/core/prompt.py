@@ -14,8 +14,6 @@ from spanscore.core.score import Direction
 
 # --- aspect ---------------------------------------------------------------------------------------------------------
 
-# Ready-made aspects: name → a definition for a judge, and whether it is desirable. The wording is our own.
-
 
 class Aspect(NamedTuple):
     """An aspect of an answer or a conversation.
@@ -79,15 +77,15 @@ ASPECTS: Final[Mapping[str, Aspect]] = MappingProxyType(
 
 # --- prompt ---------------------------------------------------------------------------------------------------------
 
-# Instruction, examples and evidence stay separate until a judge renders them. Evidence is foreign text and is fenced, so that
-# a judge treats a sentence in it that looks like an instruction as evidence.
+# Instruction, examples and evidence stay separate until a judge renders them. Evidence is foreign text: it is fenced, so that
+# the model does not follow a sentence in it that looks like an instruction.
 
 
 class Passages(str):
     """Texts as one piece of evidence, joined by line breaks, because a judge reads one text.
 
     Attributes:
-        parts: the texts in order: a question that is too long loses text from the longest (``judges/rendering.py``).
+        parts: the texts in order. If a question is too long, the longest texts are cut (``judges/rendering.py``).
     """
 
     parts: tuple[str, ...] = ()
@@ -118,24 +116,24 @@ class Prompt:
     """One step of a metric, as a typed question.
 
     Attributes:
-        step: name of the step (METRICS names: ``extract_statements``, ``critique`` …).
+        step: name of the step, such as ``extract_statements`` or ``critique``.
         instruction: the task, in spanscore's own words.
         evidence: variable → JSON value; missing fields are left out.
-        output: the shape of the answer.
+        output: type of the answer; the judge gets its JSON Schema.
         examples: few-shot cases.
         vote_index: number of the vote, from 0. Identical questions with different numbers are each sent to the model.
         n: number of answers requested at once, drawn independently; more than 1 only for a judge with ``answers_several``
             (``judges/effects/limited.py``).
         applies_when: condition of the question, which the instruction also contains; None = always.
         order: the place of the evidence.
-        fields: variable → the field of a sample that it holds; the judge reads that name in front of the instruction.
-        examples_first: whether the examples precede the evidence if the instruction follows it.
+        fields: variable → the field of a sample with its value; the judge reads this name in front of the instruction.
+        examples_first: whether the examples precede the evidence if the instruction follows the evidence.
         criteria: name → one of the questions that this question combines (``metrics/kit/bundle.py``); empty for a single
             question.
         images: number of a marker in the evidence → its image; empty for a judge that reads no images.
-        beginning_chars: length of the user text up to the end of the evidence's first part, known after rendering; 0 if the
-            evidence does not come first.
-        rendered: the rendered texts, shared by all readers (``judges/rendering.py``); empty in a changed copy.
+        beginning_chars: number of characters of the user text up to the end of the evidence's first part; set when the prompt
+            is rendered. 0 if the evidence does not come first.
+        rendered: the rendered texts, which all readers share (``judges/rendering.py``); None before, and in a changed copy.
     """
 
     step: str
@@ -164,8 +162,8 @@ class Reply:
         model: the model that answered, as its provider names it; empty if unknown.
         input_tokens: tokens of the prompt; 0 if the judge reports none.
         output_tokens: tokens of the answer; 0 if the judge reports none.
-        duration_s: seconds of the model itself, without waiting for a place; None if the judge reports none (the caller's own
-            clock counts then).
+        duration_s: seconds of the model itself, without the wait in a queue; None if the judge reports none, so that the
+            caller's clock counts.
         cost_usd: US dollars for this answer; None if unknown.
         cached: whether the answer came from the cache, without tokens and cost.
         finish: the provider's name for the reason why the model stopped (``stop``, ``length``); None if unknown.

@@ -185,7 +185,7 @@ class MultiTurnSample(_Frozen):
 
     @field_validator("user_input")
     @classmethod
-    def _conversation_can_be(cls, messages: list[Message]) -> list[Message]:
+    def _check_conversation(cls, messages: list[Message]) -> list[Message]:
         caller: AIMessage | None = None
         for position, message in enumerate(messages):
             if isinstance(message, ToolMessage):
@@ -195,12 +195,12 @@ class MultiTurnSample(_Frozen):
         return messages
 
     def messages(self) -> list[dict[str, Any]]:
-        """Return the conversation as JSON for a judge: no text in it can pose as another turn."""
-        return [shown for message in self.user_input if (shown := _message(message))]
+        """Return the conversation as JSON for a judge: in JSON, no text can pose as another turn."""
+        return [shown for message in self.user_input if (shown := _message_json(message))]
 
     def pretty(self) -> str:
-        """Return the conversation as text for a reader, a line each: ``Human:``, ``AI:``, ``Tools:``, ``ToolOutput:``."""
-        return "\n".join(block for message in self.user_input for block in _blocks(message))
+        """Return the conversation as text for people; lines begin with ``Human:``, ``AI:``, ``Tools:`` or ``ToolOutput:``."""
+        return "\n".join(line for message in self.user_input for line in _message_lines(message))
 
 
 def _check_answers_a_call(
@@ -229,16 +229,17 @@ class Samples:
     """Result of an extractor for one unit: a single turn, a conversation, or both; otherwise an outcome with a reason.
 
     Attributes:
-        multi_turn: present if the unit has tool calls or several human turns.
+        single_turn: the last question with its answer; None without one.
+        multi_turn: the conversation; None unless the unit has tool calls or several human turns.
         outcome: None if there is a sample; otherwise ``no_sample`` or another outcome.
         reason: reason of the outcome, or notes on parts that a sample lacks ("expected … left out"); None = no note.
-        searched: field → the searched places, for the error of a missing field.
-        source: how the question or the answer was found, whichever is less certain (``semconv.SAMPLE_SOURCE``). None if neither
-            was searched for.
-        unused_documents: retrieved documents that are no contexts; None if no run retrieved any, or if their texts are
-            unknown.
-        interrupted: the turn waits for a person and has no sample yet; the run that resumes it will have one.
-        images_left_out: number of images of the sample that are left out.
+        searched: (field, the searched places), for the error of a missing field.
+        source: how question and answer were found (``semconv.SAMPLE_SOURCE``): the less certain way of the two. None if neither
+            was found by a search, as in a submitted sample.
+        unused_documents: number of retrieved documents that are no contexts; None if no run retrieved any, or if their texts
+            are unknown.
+        interrupted: whether the turn waits for a person, and has no sample yet; the run that resumes it will have one.
+        images_left_out: number of images that the samples lack.
     """
 
     single_turn: SingleTurnSample | None = None
@@ -270,25 +271,26 @@ class Samples:
 
 def by_value(sample: Sample) -> Sample:
     """Return a deep copy, so that later edits of the sample's lists and dicts do not change it."""
-    copy: Sample = _copied(sample, {})
+    copy: Sample = _copy(sample, {})
     return copy
 
 
-def _copied(value: Any, copies: dict[int, Any]) -> Any:
+def _copy(value: Any, copies: dict[int, Any]) -> Any:
     """Copy models, lists and dicts, cycles included. Values of all other types are shared."""
     if id(value) in copies:
         return copies[id(value)]
     if is_a(value, _Frozen):
-        held = {name: getattr(value, name) for name in type(value).model_fields}
-        inside = {name: _copied(item, copies) for name, item in held.items() if item is not None}
-        return value.model_copy(update=inside)
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        return value.model_copy(
+            update={name: _copy(field, copies) for name, field in fields.items() if field is not None}
+        )
     if type(value) is list:
         items = copies[id(value)] = []
-        items += [_copied(item, copies) for item in value]
+        items += [_copy(item, copies) for item in value]
         return items
     if type(value) is dict:
         entries = copies[id(value)] = {}
-        entries |= {key: _copied(item, copies) for key, item in value.items()}
+        entries |= {key: _copy(item, copies) for key, item in value.items()}
         return entries
     return value
 
@@ -298,25 +300,24 @@ def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
     return [name for name in required if getattr(sample, name, None) is None]
 
 
-def _message(message: Message) -> dict[str, Any] | None:
+def _message_json(message: Message) -> dict[str, Any] | None:
     """Return role, content and tool calls; None for an assistant message without content and tool calls."""
     if not isinstance(message, AIMessage):
         return {"role": "user" if isinstance(message, HumanMessage) else "tool", "content": message.content}
-    said = {"content": message.content} if message.content else {}
     calls = [{"name": call.name, "args": call.args} for call in message.tool_calls or ()]
-    done = {**said, **({"tool_calls": calls} if calls else {})}
-    return {"role": "assistant", **done} if done else None
+    fields = {"content": message.content, "tool_calls": calls}
+    present = {name: value for name, value in fields.items() if value}
+    return {"role": "assistant", **present} if present else None
 
 
-def _blocks(message: Message) -> list[str]:
+def _message_lines(message: Message) -> list[str]:
     if isinstance(message, HumanMessage):
         return [f"Human: {message.content}"]
     if isinstance(message, ToolMessage):
         return [f"ToolOutput: {message.content}"]
-    said = [f"AI: {message.content}"] if message.content else []
-    if not message.tool_calls:
-        return said
-    return [*said, "Tools:", *(f"  {call.name}: {call.args}" for call in message.tool_calls)]
+    answer = [f"AI: {message.content}"] if message.content else []
+    calls = [f"  {call.name}: {call.args}" for call in message.tool_calls or ()]
+    return [*answer, "Tools:", *calls] if calls else answer
 
 
 # --- annotation -----------------------------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ HumanValue: TypeAlias = bool | float | str
 
 
 class UnitId(NamedTuple):
-    """Ids of a unit for use outside of this process, in hex digits: 32 of its trace and 16 of its span."""
+    """Ids of a unit for the application, as hex digits: 32 for the trace and 16 for the span."""
 
     trace_id: str
     span_id: str
@@ -383,9 +384,9 @@ class JudgeResult(NamedTuple):
     """A judge's result on a labelled sample.
 
     Attributes:
-        value: on the metric's scale; None if only the verdict is known.
-        label: the verdict; None if only the value is known.
-        evaluator_version: of the score; empty if unknown.
+        value: value on the metric's scale; None if only the label is known.
+        label: ``pass`` or ``fail``; None if only the value is known.
+        evaluator_version: evaluator version of the score; empty if unknown.
         probability: sampling probability of the unit for this metric, (0, 1]; None if unknown.
     """
 
@@ -400,10 +401,10 @@ class AnnotatedSample(NamedTuple):
 
     Attributes:
         line: line number in the file, from 1; for ragas's annotations the position.
-        sample: None if the line has only the ids of the labelled unit.
+        sample: the labelled sample; None if the line has only the ids of the labelled unit.
         human: the human's value.
         judged: metric → result of its judge; empty if the line has no ``scores``.
-        group: session or trace id: a split keeps a group together. None if both are unknown.
+        group: session id, otherwise trace id: a split of the labels keeps a group together. None if both are unknown.
         probability: probability with which the sample was drawn for labelling, (0, 1]; None if unknown.
         id: the line's own id; None without an id.
         label: the whole label of the line; None for ragas's annotations.

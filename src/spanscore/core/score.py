@@ -20,19 +20,19 @@ from spanscore.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """Prompt and answer of one judge call. Kept only if judges are traced.
+    """Prompt and answer of one judge call; exists only if ``judge.trace`` makes a span of each call.
 
     Attributes:
         ended_ns: end of the call, nanoseconds since the epoch.
-        operation: ``chat``, or ``embeddings``. Texts of embeddings are not kept, because the conventions have no attribute for
+        operation: ``chat``, or ``embeddings``. Texts of embeddings are left out, because the conventions have no attribute for
             them.
         provider: value of ``gen_ai.provider.name``; empty if the provider is unknown, or the call used none.
         asked_model: the requested model, as configured.
         finish: the provider's name for the reason why the model stopped; None if unknown.
-        trouble: error of a call without a usable answer; quotes no content.
+        trouble: error of a call without a usable answer, without content; empty for a usable answer.
         system: the system prompt. Empty if content is not exported.
-        user: the evidence, as it was sent. Empty if content is not exported.
-        answer: the model's answer, readable or not. Empty if content is not exported.
+        user: the user message. Empty if content is not exported.
+        answer: the model's answer, in the right form or not. Empty if content is not exported.
     """
 
     ended_ns: int
@@ -51,7 +51,7 @@ class Transcript:
         return len(self.system) + len(self.user) + len(self.answer)
 
     def without_question(self) -> Self:
-        """Return the transcript without its prompt, because another attempt at the same question has the prompt."""
+        """Return the transcript without its prompt. For repeated attempts: the prompt is on the span of one attempt only."""
         return replace(self, system="", user="")
 
 
@@ -61,11 +61,16 @@ class Transcript:
 class Outcome(StrEnum):
     """How an eligible (unit × metric) ended: exactly one of these.
 
-    A mean is about the units that can have a score. Some units cannot: an input is missing (``no_sample``, ``missing_field``),
-    the metric has no value for them (``not_applicable``, ``no_value``), or the user excluded them (``filtered``). Sampled
-    units represent the units that spanscore (``not_sampled``) or a head sampler (``trace_not_sampled``) did not sample.
-    Another process counts ``delegated`` units. Every other outcome but ``scored`` is a loss: the mean should include the unit,
-    and does not.
+    A mean is about the units that can have a score. Some units have none, and are not lost:
+
+    - an input is missing: ``no_sample``, ``missing_field``;
+    - the metric has no value for the unit: ``not_applicable``, ``no_value``;
+    - the user excluded the unit: ``filtered``;
+    - sampled units represent the unit, which spanscore or a head sampler did not sample: ``not_sampled``,
+      ``trace_not_sampled``;
+    - another process counts the unit: ``delegated``.
+
+    With every other outcome but ``scored`` the unit is lost: the mean should include it, and does not.
 
     Attributes:
         SCORED: the metric has a value.
@@ -127,13 +132,13 @@ class Outcome(StrEnum):
 
     @property
     def missing(self) -> bool:
-        """Whether the unit should have been scored and was not, because the evaluation failed or never began."""
-        return self in _MISSING
+        """Whether the unit is lost: it should have a score, but the evaluation failed or never began."""
+        return self in _LOST
 
     @property
     def not_attempted(self) -> bool:
         """Whether no score was attempted here: because of sampling, a filter or delegation, or because no trace is exported."""
-        return self in _TURNED_AWAY
+        return self in _NOT_ATTEMPTED
 
 
 _FAILED = frozenset(
@@ -146,26 +151,26 @@ _FAILED = frozenset(
         Outcome.BUDGET_EXHAUSTED,
     }
 )
-_MISSING = _FAILED | {
+_LOST = _FAILED | {
     Outcome.INCOMPLETE,
     Outcome.EXPIRED,
     Outcome.EVENT_QUEUE_FULL,
     Outcome.QUEUE_FULL,
     Outcome.SHUTDOWN,
 }
-_TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_NOT_SAMPLED, Outcome.DELEGATED})
+_NOT_ATTEMPTED = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_NOT_SAMPLED, Outcome.DELEGATED})
 
 
 # --- score ----------------------------------------------------------------------------------------------------------
 
-# ``value`` is on the metric's own scale, and is exported on spans. ``quality`` maps it by range and direction to [0, 1], 1
+# The value of a score is on the metric's own scale, and is exported on spans. The quality is the value mapped to [0, 1], 1
 # good, for instruments, labels and means.
 
 Kind = Literal["binary", "ordinal", "continuous", "categorical"]
 Direction = Literal["higher", "lower"]
 Label = Literal["pass", "fail"]
 PASS_FAIL: Final[frozenset[Kind]] = frozenset({"binary", "categorical"})
-"""Kinds whose qualities are 0 and 1, so that their mean quality is a share of units."""
+"""Kinds with the qualities 0 and 1 only, so that their mean quality is a share of units."""
 ScoreValue: TypeAlias = float | str
 """A number on the metric's scale, or one word of a categorical scale."""
 
@@ -423,30 +428,29 @@ class Score:
             is always finite.
         quality: value mapped to [0, 1], 1 good; None for a scale without quality.
         label: ``pass`` or ``fail``; None without a quality.
-        reason: the cause of an outcome other than ``scored``, without content.
+        reason: the cause of an outcome other than ``scored``, without content; None if no cause is known.
         missing: for ``missing_field``, the required fields (or the kind of sample) that the unit lacks.
-        explanation: the judge's words or the counts behind the value; may quote content.
-        error_type: low-cardinality, set if the evaluation failed.
+        explanation: the judge's words or the counts from which the value follows; may quote content. None without any.
+        error_type: low-cardinality name of the error; None unless the evaluation failed.
         evaluator_version: metric version, judge model and votes. A score of another evaluator version is never compared as a
             drop in quality.
         usage: the judge calls of this score, with their tokens and cost; without calls if no judge was asked.
         judge_model: model of the judge; None without a judge.
         votes: numbers of requested and received votes; None if the metric does not vote.
         probability: probability with which this (unit × metric) was sampled, (0, 1]; None outside sampling.
-        threshold: the sampling threshold T (56 bit) of ``probability``.
-        rule: the sampling rule that sampled it.
-        source: ``fallback`` if another judge replaced the configured judge: such scores have their own evaluator version, and
-            are in no mean of the configured judge. ``shadow`` if a second judge was asked as well. None = sampled traffic.
-        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision. A shadow's id also depends on
-            its evaluator version; a session's on the session id instead of trace and span.
+        threshold: the sampling threshold T (56 bit) of ``probability``; None outside sampling.
+        rule: name of the sampling rule that sampled the unit; None outside sampling.
+        source: origin of a score that does not come from the configured judge on sampled traffic, such as ``fallback`` or
+            ``shadow`` (see the glossary); such a score is in no mean of the configured judge. None = sampled traffic.
+        id: 32 hex digits, equal in every process (``id_of``); None before the score is assigned to a unit.
         revision: number of earlier scores that this score supersedes; 0 the first time.
         contradictions: number of verdicts of its judge that their own reason contradicts, by English patterns.
         applies: whether the metric's condition (``applies_when``) holds. False only on a ``not_applicable`` score with the
             reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
-        counted: whether the sums of another process include the score. This process then adds it to no sum and counts the
+        counted: whether the sums of another process include the score. This process then adds it to no sum, and counts the
             outcome ``delegated``.
-        sent: whether another process exported the score but ended before it exported its sums. This process then only adds the
-            score to its sums.
+        sent: whether another process exported the score, but ended before it exported its sums. This process then only adds
+            the score to its sums.
         jury: votes of the jurors; None for a score of one judge.
     """
 
@@ -511,7 +515,7 @@ class Score:
 
     @property
     def is_shadow(self) -> bool:
-        """Whether it is from a second judge, in addition to the metric's own score."""
+        """Whether the score is from a second judge, in addition to the metric's own score."""
         return self.source == semconv.SOURCE_SHADOW
 
     @property
@@ -534,33 +538,28 @@ _ADDITIONAL_SOURCES = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_FEEDBACK}
 """Sources of scores that a unit may have in addition to its score from sampled traffic."""
 
 
-def from_source(score: Score, unit: Unit, source: str) -> Score:
-    """Return a copy of a score with this source, and with the id that a score of this source has."""
-    return signed(score, unit, source=source)
-
-
-def signed(score: Score, unit: Unit, **changes: Any) -> Score:
-    """Return a copy of a score with changed fields and the recomputed id. The value and the outcome must not change."""
+def change_score(score: Score, unit: Unit, **changes: Any) -> Score:
+    """Return a copy of a score with changed fields and the id that follows. The value and the outcome must not change."""
     new = replace(score, **changes)
     object.__setattr__(new, "id", id_of(new, unit))  # the copy is not shared yet
     return new
 
 
 def id_of(score: Score, unit: Unit) -> str:
-    """Return the id of a score. Scores of ``_ADDITIONAL_SOURCES`` and provisional session scores have separate ids."""
-    beside = f"{score.source}/{score.evaluator_version}" if score.source in _ADDITIONAL_SOURCES else None
+    """Return the id of a score of a unit. An additional score of the unit, and a provisional score, has a separate id."""
+    variant = f"{score.source}/{score.evaluator_version}" if score.source in _ADDITIONAL_SOURCES else None
     if unit.session is not None and unit.is_provisional:
-        beside = f"{unit.session.end}/{unit.session.turns}"
-    return score_id(unit.ledger_key, score.metric, score.version, score.revision, beside=beside)
+        variant = f"{unit.session.end}/{unit.session.turns}"
+    return score_id(unit.ledger_key, score.metric, score.version, score.revision, variant=variant)
 
 
-def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, beside: str | None = None) -> str:
-    """Return 32 hex digits, equal for the same unit, metric, version and revision on every replica and replay.
+def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, variant: str | None = None) -> str:
+    """Return 32 hex digits, equal for equal arguments on every replica and replay. The first 16 are the evaluation span's id.
 
-    The first 16 are the evaluation span's id. ``beside`` distinguishes additional scores of the same unit.
+    ``variant`` distinguishes several scores of one unit, metric, version and revision.
     """
     text = f"{key.trace_id:032x}/{key.span_id:016x}/{metric}/{version}/{revision}"
-    text += "" if beside is None else f"/{beside}"
+    text += "" if variant is None else f"/{variant}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -571,8 +570,8 @@ def unit_attributes(
 
     Args:
         scores: scores of this unit; a score without a value adds only its outcome.
-        others: metric → outcome of evaluations that never began (not sampled, missing field …).
-        pending: whether the span is exported before all its scores are in. The status is then ``pending``, and a verdict can
+        others: metric → outcome of an evaluation that never began (``not_sampled``, ``missing_field`` …).
+        pending: whether the span is exported before all its scores exist. The status is then ``pending``, and a verdict can
             only be ``fail``.
     """
     scores, others = list(scores), others or {}
@@ -583,7 +582,7 @@ def unit_attributes(
         attributes[semconv.VERDICT] = verdict
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
-    attributes |= _unscored(scores, others)
+    attributes |= _unscored_outcomes(scores, others)
     if source := next((score.source for score in scores if score.source), None):
         attributes[semconv.EVALUATION_SOURCE] = source
     return attributes
@@ -595,42 +594,46 @@ def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
     return "pass" if "pass" in labels and not pending else None
 
 
-def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
+def _unscored_outcomes(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
     """Return the outcome of each sampled metric without a score; ``missing_field`` is followed by the fields. No content."""
-    reasons = {
+    outcomes = {
         score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing))))
         for score in scores
         if score.outcome not in _OUTCOMES_NOT_EXPORTED
     }
-    reasons |= {metric: outcome.value for metric, outcome in others.items() if outcome not in _OUTCOMES_NOT_EXPORTED}
-    return {semconv.METRIC_OUTCOME + metric: why for metric, why in reasons.items()}
+    outcomes |= {metric: outcome.value for metric, outcome in others.items() if outcome not in _OUTCOMES_NOT_EXPORTED}
+    return {semconv.METRIC_OUTCOME + metric: outcome for metric, outcome in outcomes.items()}
 
 
 _OUTCOMES_NOT_EXPORTED = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.DELEGATED})
 
 
-def refuse_taken_name(metric: str) -> None:
-    """Reject a metric's name if its attribute would overwrite another attribute.
+def check_metric_name(metric: str) -> None:
+    """Make sure that the attributes of a metric do not overwrite other attributes.
 
     Raises:
         ConfigurationError: the name is ``id`` or ``revision``.
     """
-    for name in (family + metric for family in _FAMILIES):
-        if name in _TAKEN:
+    for name in (prefix + metric for prefix in _METRIC_PREFIXES):
+        if name in _ATTRIBUTE_NAMES:
             raise ConfigurationError(
                 f"a metric cannot be called {metric!r}: {name} is already an attribute of every score"
             )
 
 
+_METRIC_PREFIXES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
+"""Prefixes of attributes that end in a metric's name."""
+_ATTRIBUTE_NAMES = frozenset(name for name in vars(semconv).values() if isinstance(name, str))
 MOSTLY_LEFT_OUT: Final = 0.5
 """Share of a question above which the unit's span has ``spanscore.left_out.<metric>``."""
-_FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
-_TAKEN = frozenset(name for name in vars(semconv).values() if isinstance(name, str))
 
 
 def score_attributes(score: Score) -> dict[str, Any]:
-    """Return the flat keys of one score, the same on the unit's span and on the evaluation span; empty without a value."""
-    if score.value is None or score.is_shadow:  # otherwise a search for the metric's low scores would find the shadow's
+    """Return the flat attributes of one score, which the unit's span and the evaluation span have; empty without a value.
+
+    A shadow has none, because a search for low scores of the metric would find them.
+    """
+    if score.value is None or score.is_shadow:
         return {}
     attributes: dict[str, Any] = {}
     if score.number is not None:

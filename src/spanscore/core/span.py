@@ -1,8 +1,5 @@
 """``SpanData``, one span as spanscore reads it; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a
 sampler.
-
-A unit is the top-most GenAI span with its descendants. The key is (trace id, unit span id), not the trace id alone: a thousand
-requests under one ambient span are a thousand units.
 """
 
 from __future__ import annotations
@@ -22,22 +19,23 @@ UNIT_KINDS: Final[Sequence[UnitKind]] = ("workflow", "agent", "chat")
 InnerKind = Literal["retriever", "tool", "agent", "chat"]
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
-"""The sets of ``semconv.is_content``, used directly. A scored unit makes some hundred look-ups, and a function call would
-double their cost. A prefix check would double it, too; names in ``_PLAIN`` need no such check.
+"""The sets of ``semconv.is_content``. A scored unit makes some hundred look-ups: a call of that function would double their
+cost, and so would a check of the prefixes, which names in ``_PLAIN`` do not need.
 """
 
 
 class UnitKey(NamedTuple):
-    """Key of a unit: a thousand units may share a trace id."""
+    """Key of a unit: the ids of its root. Requests under one ambient span share a trace id, and are units of their own."""
 
     trace_id: int
     span_id: int
 
 
 class UnreadContent(NamedTuple):
-    """A content value that is still unparsed text: most prompts are never read.
+    """A content value that is not parsed yet, because most prompts are never read.
 
     Attributes:
+        text: the value as JSON text.
         read: parses the text; never returns None and never raises.
     """
 
@@ -46,12 +44,12 @@ class UnreadContent(NamedTuple):
 
 
 class Attributes(Mapping[str, Any]):
-    """Span attributes with content that is rendered when first needed, once.
+    """Span attributes with content that is rendered once, when it is first needed.
 
     Args:
-        plain: attributes without content; also the definitions of tools, in the form of their writer.
+        plain: attributes without content; also the definitions of tools, in the form that the instrumentation wrote.
         render: returns the content attributes (``semconv.is_content``) as structured values, or ``UnreadContent``. Called at
-            most once, when a content key is first read or the attributes are iterated, and then released.
+            most once, when a content key is first read or the attributes are iterated, and then released. None = no content.
     """
 
     __slots__ = ("_plain", "_render")
@@ -61,15 +59,15 @@ class Attributes(Mapping[str, Any]):
         self._render = render
 
     @property
-    def held(self) -> Any:
-        """The objects that keep the content alive: the renderer, and definitions of tools; after rendering the attributes."""
+    def content_owner(self) -> Any:
+        """The objects that keep content in memory: the renderer and definitions of tools; after rendering, the attributes."""
         tools = self._plain.get(semconv.TOOL_DEFINITIONS)
         if self._render is None:
             return self._plain
         return self._render if tools is None else (self._render, tools)
 
     def without_tools(self) -> Attributes:
-        """Return these attributes without definitions of tools that are not rendered from content; renders no content."""
+        """Return these attributes without the plain definitions of tools; renders no content."""
         if semconv.TOOL_DEFINITIONS not in self._plain:
             return self
         return self.with_plain({semconv.TOOL_DEFINITIONS: None})
@@ -79,7 +77,7 @@ class Attributes(Mapping[str, Any]):
         plain = {name: value for name, value in {**self._plain, **values}.items() if value is not None}
         return Attributes(plain, self._render)
 
-    def _all(self) -> Mapping[str, Any]:
+    def _render_all(self) -> Mapping[str, Any]:
         if self._render is not None:
             self._plain = {**self._plain, **self._render()}
             self._render = None
@@ -87,41 +85,41 @@ class Attributes(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
-            self._all()
+            self._render_all()
         value = self._plain[key]
-        return self._read(key, value) if type(value) is UnreadContent else value
+        return self._parse(key, value) if type(value) is UnreadContent else value
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value. Most look-ups miss, and the inherited method detects a miss by an exception."""
+        """Return a value. Overridden for speed: most look-ups miss, and the inherited method raises an exception for each."""
         if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
-            self._all()
+            self._render_all()
         value = self._plain.get(key, default)
-        return self._read(key, value) if type(value) is UnreadContent else value
+        return self._parse(key, value) if type(value) is UnreadContent else value
 
-    def unread(self, key: str) -> str | None:
-        """Return the unparsed text of a content value; None if the value is parsed."""
-        value = self._all().get(key)
+    def unparsed_text(self, key: str) -> str | None:
+        """Return the text of a content value that is not parsed yet; None for every other value."""
+        value = self._render_all().get(key)
         return value.text if type(value) is UnreadContent else None
 
-    def _read(self, key: str, unread: UnreadContent) -> Any:
+    def _parse(self, key: str, unread: UnreadContent) -> Any:
         value = unread.read(unread.text)
         self._plain[key] = value  # type: ignore[index]  # our own dict, because content was rendered
         return value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._render_all())
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._render_all())
 
 
 class NoContent(NamedTuple):
-    """Why a span has no content although its instrumentation could have recorded it.
+    """The cause why a span has no content although its instrumentation could have recorded it.
 
     Attributes:
-        reason: reason of the unit's outcome, the same for every span of one instrumentation (``content is not on the spans
+        reason: reason of the unit's outcome, equal for all spans of one instrumentation (``content is not on the spans
             (openllmetry)``).
-        hint: remedy for the operator: the switch of the instrumentation.
+        hint: remedy for the operator, such as a switch of the instrumentation.
     """
 
     reason: str
@@ -174,7 +172,7 @@ class SpanData:
         no_content: set by a normalizer that found no content; None if it found content, or no normalizer read the span.
         conversation_id: on a unit's root, the application's own id; used for sampling, never exported.
         decided: on a unit's root, metric → decision of another process; None without such decisions.
-        unread: on a topmost span, ids of the unclaimed spans below it, which are not read → their parents' ids.
+        unread: on a topmost span, id of each unclaimed span below it → its parent's id. Such spans are not converted.
     """
 
     trace_id: int
@@ -213,7 +211,7 @@ class SpanData:
     def without_content(self) -> SpanData:
         """Return the same span without prompts, answers and documents."""
         if isinstance(self.attributes, Attributes):
-            plain: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
+            plain: Mapping[str, Any] = self.attributes._plain  # without a read of content, which would render it
         else:
             plain = self.attributes
         attributes = {name: value for name, value in plain.items() if not semconv.is_content(name)}
@@ -225,8 +223,9 @@ class Session:
     """The conversation that a unit represents.
 
     Attributes:
-        key: key in the ledger of sessions: a hash of the conversation's id.
+        key: key of the conversation in the counts of outcomes: a hash of the conversation's id.
         turns: number of units in the conversation.
+        end: how the conversation ended.
         links: keys of the last turns, 100 at most.
     """
 
@@ -272,8 +271,8 @@ class Unit:
         eligible_metrics: metrics this process counts the unit for, if another process made the sampling decision. None = all
             metrics.
         shared: metrics, also of conversations, that another scorer of this process scores on the unit.
-        top: the topmost span of an instrumentation above the root, for example a tool call around an agent. Ids and trace state
-            of this span decide on sampling, because the decision is needed when that span starts. None = the root's ids decide.
+        top: the topmost span of an instrumentation above the root, for example a tool call around an agent. Its ids and trace
+            state decide on sampling, because the decision is needed at the start of this span. None = the root's ids decide.
         inner: the entry of ``units.also`` that the unit matches, if it is an inner unit: a span below the root of another unit
             and the spans below that span. None for other units.
     """
@@ -290,12 +289,12 @@ class Unit:
 
     @property
     def ledger_key(self) -> UnitKey:
-        """The key under which the ledger counts it."""
+        """The key under which outcomes of this unit are counted: of a conversation its own, otherwise the root's ids."""
         return self.key if self.session is None else self.session.key
 
     @property
     def is_provisional(self) -> bool:
-        """Whether it is a conversation that goes on, whose scores are in no sum."""
+        """Whether the unit is a conversation that continues, so that its scores are in no sum."""
         return self.session is not None and self.session.end == "open"
 
     @property
@@ -308,10 +307,10 @@ class Unit:
 
     @property
     def content_span(self) -> SpanData | None:
-        """The span with the unit's input and output: the root; None if the root never arrived.
+        """The span with the unit's input and output; None if the root never arrived.
 
-        If the root has no content and exactly one child has the root's operation, it is this child: so do spans of OpenLLMetry
-        on LangGraph.
+        It is the root, or the root's only child with the same operation, if the root has no content and this child has it, as
+        OpenLLMetry records LangGraph.
         """
         root = self.root
         if root is None or root.no_content is None:
@@ -330,7 +329,7 @@ class Unit:
 
     @property
     def request_model(self) -> str | None:
-        """The scored application's model, as requested; None if no span names it."""
+        """The requested model of the scored application; None if no span names a model."""
         span = self.model_span
         return None if span is None else str(span.attributes[semconv.REQUEST_MODEL])
 
@@ -364,26 +363,24 @@ class Unit:
         root = self.root
         if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
             return root
-        models = [span for span in self.spans if span is not root and str(span.operation) in semconv.MODEL_OPERATIONS]
-        asked = [span for span in models if span.attributes.get(semconv.REQUEST_MODEL)]
-        if len(asked) <= 1:
-            return asked[0] if asked else None
-        return max(asked, key=lambda span: (span.status != "error", span.end_ns))
+        others = [span for span in self.spans if span is not root and str(span.operation) in semconv.MODEL_OPERATIONS]
+        named = [span for span in others if span.attributes.get(semconv.REQUEST_MODEL)]
+        return max(named, key=lambda span: (span.status != "error", span.end_ns), default=None)
 
     def facts(self) -> SamplingContext:
         """Return the facts for a sampler when the unit has closed."""
-        root, speaker, top = self.root, self.content_span, self.top
-        if root is None or speaker is None:
+        root, content_span, top = self.root, self.content_span, self.top
+        if root is None or content_span is None:
             return SamplingContext(key=self.key)
         facts = SamplingContext(
             key=self.key,
             is_trace_root=root.parent_id is None,
             trace_state=root.trace_state,
             name=_name_of(root),
-            operation=speaker.operation,
+            operation=content_span.operation,
             status=root.status,
             duration_ns=root.end_ns - root.start_ns,
-            metadata=root.metadata if speaker is root else {**root.metadata, **speaker.metadata},
+            metadata=root.metadata if content_span is root else {**root.metadata, **content_span.metadata},
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
             tool_calls=[span.attributes.get(semconv.OPERATION_NAME) for span in self.spans].count(semconv.EXECUTE_TOOL),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
@@ -408,13 +405,14 @@ def _name_of(root: SpanData) -> str:
 
 
 class SamplingContext(NamedTuple):
-    """The facts that a sampling rule may read, each None until it is known. The random number of the draw is not among them.
+    """The facts of a unit that a sampling rule may read, each None until it is known.
 
-    A named tuple, because one is created per root on the application's thread.
+    A named tuple, which is created quickly, because the application's thread creates one for each root.
 
     Attributes:
-        is_trace_root: whether the span that decides on sampling (the unit's root, or `Unit.top`) has no parent; if so, the
-            trace's own randomness decides.
+        is_trace_root: whether the span that decides on sampling (the unit's root, or ``Unit.top``) has no parent; if so, the
+            trace's own random number decides.
+        trace_state: the W3C ``tracestate`` header of that span; empty without one.
         name: name of the run.
         metadata: metadata of the root run.
         any_error: whether a span, or a step without a span, ended in an error.
@@ -423,7 +421,7 @@ class SamplingContext(NamedTuple):
         scores: metric without a judge → quality; None if it gave no quality.
         conversation_id: the application's own id; None if it is not known (yet), empty without a conversation.
         decided: metric → decision of another process; this process decides on the other metrics.
-        sampled_by: ids of the span above the unit's root that decides on sampling (`Unit.top`); None = the unit's own ids.
+        sampled_by: ids of the span above the unit's root that decides on sampling (``Unit.top``); None = the unit's own ids.
         service_name: ``service.name`` of the unit's resource, empty if it has none; None if the unit is from this process.
         inner: the entry of ``units.also`` that an inner unit matches; all facts but ``key`` and ``decided`` are then those of
             the unit around it. None for other units.

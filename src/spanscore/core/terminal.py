@@ -1,4 +1,4 @@
-"""The console of all output: rich's console, with the control characters in texts of files and models escaped."""
+"""The console of all commands: rich's console, which escapes control characters in texts of files and models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NARROWEST: Final = 20
 
 
 class Terminal(Console):
-    """A console that escapes the control characters in texts, but not its own for colours.
+    """A console that escapes control characters in texts; its own, for colours, are unchanged.
 
     rich itself removes the bell and backspaces of a ``Text``.
     """
@@ -39,9 +39,9 @@ class Terminal(Console):
 
 def as_plain(shown: Any) -> str:
     """Return a renderable as text without colours, as wide as the terminal."""
-    width = get_terminal_size((_WIDTH, 24)).columns  # COLUMNS first, then the terminal
-    fitting = min(max(width, _NARROWEST), _WIDTH)
-    console = Terminal(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
+    columns = get_terminal_size((_WIDTH, 24)).columns  # COLUMNS first, then the terminal
+    width = min(max(columns, _NARROWEST), _WIDTH)
+    console = Terminal(width=width, color_system=None, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
         console.print(shown)
     return capture.get()

@@ -1,4 +1,4 @@
-"""Daemon threads of spanscore: pools, serial and interruptible calls; and the hook that gives a forked child new parts."""
+"""Daemon threads of spanscore: pools, serial and interruptible calls; and the hook that renews objects in a forked child."""
 
 from __future__ import annotations
 
@@ -20,59 +20,58 @@ from spanscore.core.log import log_internal_error, log_once
 
 # --- fork -----------------------------------------------------------------------------------------------------------
 
-# This is the only fork hook. A child keeps the objects that users, providers and the process hold, and gets new parts behind
-# them. The new parts have new locks, because a thread that held a lock at the fork does not exist in the child. The new parts
-# have no units, because the parent counts, ends and exports the units that are open at the fork.
+# This is the only fork hook. A child has copies of all objects of its parent, but of its threads only the one that forked. So
+# objects of spanscore replace their inner state in the child: locks, because their holders may not exist there; threads; and
+# units, because the parent counts, ends and exports the units that are open at the fork.
 #
 # Calls are made in the order of their registration, so the objects on which an object depends come before it.
 
-Part = TypeVar("Part")
+Owner = TypeVar("Owner")
 
 
-def call_in_child(part: Part, make_parts: Callable[[Part], object]) -> None:
-    """Have ``make_parts(part)`` called in every child that is forked while the object lives. Thread-safe.
+def call_in_child(owner: Owner, renew: Callable[[Owner], object]) -> None:
+    """Have ``renew(owner)`` called in every child that is forked while the object lives. Thread-safe.
 
-    The call waits for no lock of the parent and starts no thread. ``make_parts`` must not refer to the
-    object, because that would keep it alive.
+    ``renew`` must wait for no lock of the parent, start no thread, and not refer to the object, because that would keep it
+    alive.
     """
-    _in_child.add(part, make_parts)
+    _in_child.add(owner, renew)
 
 
-def renew_lock_in_child(part: object, make: Callable[[], object] = Lock) -> None:
+def renew_lock_in_child(owner: object, make: Callable[[], object] = Lock) -> None:
     """Set ``_lock`` of an object to a new lock in every child that is forked while the object lives. Thread-safe."""
-    call_in_child(part, lambda part: setattr(part, "_lock", make()))
+    call_in_child(owner, lambda owner: setattr(owner, "_lock", make()))
 
 
-def before_fork(part: Part, wait: Callable[[Part], object]) -> None:
-    """Register ``wait(part)`` before every fork while the part lives; the fork waits until it returns. Thread-safe."""
-    _before.add(part, wait)
+def before_fork(owner: Owner, wait: Callable[[Owner], object]) -> None:
+    """Have ``wait(owner)`` called before every fork while the object lives; the fork waits for its return. Thread-safe."""
+    _before.add(owner, wait)
 
 
-class _Calls:
-    """Registered calls on living parts, in order. There is no lock, because a fork might happen while a lock is held."""
+class _ForkCalls:
+    """Registered calls on living objects, in order. There is no lock, because a fork might happen while a lock is held."""
 
     def __init__(self) -> None:
-        self._living: dict[int, tuple[ref[Any], Callable[[Any], object]]] = {}
+        self._calls: dict[int, tuple[ref[Any], Callable[[Any], object]]] = {}
 
-    def add(self, part: Part, call: Callable[[Part], object]) -> None:
-        weak = ref(part, lambda dead: self._living.pop(id(dead), None))
-        self._living[id(weak)] = weak, call
+    def add(self, owner: Owner, call: Callable[[Owner], object]) -> None:
+        weak = ref(owner, lambda dead: self._calls.pop(id(dead), None))
+        self._calls[id(weak)] = weak, call
 
-    def make(self) -> None:
-        # All parts are kept alive until the last call is made: a part that is replaced meanwhile may still have a call to
-        # make.
-        living = [(part, call) for weak, call in list(self._living.values()) if (part := weak()) is not None]
-        for part, call in living:
+    def run(self) -> None:
+        # The list keeps every object alive until the last call, because an earlier call may drop an object.
+        living = [(owner, call) for weak, call in list(self._calls.values()) if (owner := weak()) is not None]
+        for owner, call in living:
             try:
-                call(part)
-            except Exception as error:  # noqa: BLE001  (the other parts still need their call)
+                call(owner)
+            except Exception as error:  # noqa: BLE001  (the other objects still need their call)
                 log_internal_error("handle a fork", error)
 
 
-_before, _in_child = _Calls(), _Calls()
+_before, _in_child = _ForkCalls(), _ForkCalls()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before.make, after_in_child=_in_child.make)
+    os.register_at_fork(before=_before.run, after_in_child=_in_child.run)
 
 
 # --- threads --------------------------------------------------------------------------------------------------------
@@ -87,7 +86,7 @@ if hasattr(os, "register_at_fork"):
 T = TypeVar("T")
 
 _host_hub: list[Any] = []
-"""gevent's hub of the host's thread, on which spanscore's greenlets run: the thread that started the first of them."""
+"""At most one item: gevent's hub of the thread that first started a thread here. All greenlets of spanscore run on it."""
 
 
 def start_daemon(work: Callable[..., object], name: str, *arguments: object, native: bool = False) -> Thread | None:
@@ -120,32 +119,32 @@ def start_daemon(work: Callable[..., object], name: str, *arguments: object, nat
     return thread
 
 
-class JobQueue(Generic[T]):
+class ThreadQueue(Generic[T]):
     """First-in, first-out queue between threads. Under gevent ``queue.SimpleQueue`` fails between a native thread and a
     greenlet.
     """
 
     def __init__(self) -> None:
-        self._jobs: deque[T] = deque()
+        self._items: deque[T] = deque()
         self._count = Semaphore(0)
 
-    def put(self, job: T) -> None:
-        """Append a job. Does not block."""
-        self._jobs.append(job)
+    def put(self, item: T) -> None:
+        """Append an item. Does not block."""
+        self._items.append(item)
         self._count.release()
 
     def get(self, timeout: float | None = None) -> T:
-        """Take the oldest job, and wait for one if the queue is empty.
+        """Take the oldest item, and wait for one if the queue is empty.
 
         Args:
             timeout: seconds; None = no limit.
 
         Raises:
-            TimeoutError: no job arrived for ``timeout`` seconds.
+            TimeoutError: no item arrived for ``timeout`` seconds.
         """
         if not self._count.acquire(timeout=timeout):
             raise TimeoutError
-        return self._jobs.popleft()
+        return self._items.popleft()
 
 
 def gevent_monkey() -> Any | None:
@@ -173,16 +172,16 @@ P = ParamSpec("P")
 
 
 class DaemonPool(ThreadPoolExecutor):
-    """Runs jobs on daemon threads. The standard library joins its own threads at interpreter exit, however long a job takes: a
-    metric that computes for an hour, or a judge's name resolution, would delay the application's exit that long.
+    """Makes calls on daemon threads. The standard library's pool waits for its calls at interpreter exit: a metric that
+    computes for an hour, or a judge's name resolution, would delay the application's exit that long.
 
-    It is a subclass only because asyncio accepts no other default executor. A forked child has its own threads, and no jobs of
-    its parent.
+    The pool is a subclass only because asyncio accepts no other default executor. A forked child has its own threads, and no
+    calls of its parent.
 
     Args:
         threads: maximum number of threads.
         name: prefix of the threads' names.
-        idle_s: seconds after which an idle thread ends; the next job starts another.
+        idle_s: seconds after which an idle thread ends; the next call starts another.
         native: whether the threads are threads of the operating system even under gevent; for computations.
     """
 
@@ -196,14 +195,14 @@ class DaemonPool(ThreadPoolExecutor):
         call_in_child(self, DaemonPool._make_parts)
 
     def _make_parts(self) -> None:
-        self._jobs: JobQueue[tuple[Future[Any], Callable[[], Any]] | None] = JobQueue()
+        self._calls: ThreadQueue[tuple[Future[Any], Callable[[], Any]] | None] = ThreadQueue()
         self._guard = Lock()
-        self._running = 0
-        self._unfinished = 0
+        self._running = 0  # threads
+        self._unfinished = 0  # calls
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job submitted now would wait for another job to end. Thread-safe."""
+        """Whether a call submitted now would wait for the end of another call. Thread-safe."""
         return self._unfinished >= self._most
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -214,17 +213,18 @@ class DaemonPool(ThreadPoolExecutor):
         """
         future: Future[T] = Future()
         with self._guard:
-            if self._unfinished >= self._running < self._most:
+            has_idle_thread = self._unfinished < self._running
+            if not has_idle_thread and self._running < self._most:
                 self._start()
             self._unfinished += 1
-        self._jobs.put((future, lambda: fn(*args, **kwargs)))
+        self._calls.put((future, lambda: fn(*args, **kwargs)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End idle threads now, and every other thread after its job. Does not wait. A later job starts a new thread."""
+        """End idle threads now, and every other thread after its call. Does not wait. A later call starts a new thread."""
         self._idle_s = 0.0
         for _ in range(self._running):
-            self._jobs.put(None)
+            self._calls.put(None)
 
     def _start(self) -> None:
         if start_daemon(self._work, f"{self._name}-{self._running}", native=self._native) is not None:
@@ -234,25 +234,25 @@ class DaemonPool(ThreadPoolExecutor):
 
     def _work(self) -> None:
         while True:
-            todo = None
+            entry = None
             with suppress(TimeoutError):
-                todo = self._jobs.get(timeout=self._idle_s)
-            if todo is None:
+                entry = self._calls.get(timeout=self._idle_s)
+            if entry is None:
                 with self._guard:
                     if self._unfinished < self._running or not self._unfinished:
                         self._running -= 1
                         return
                 continue
-            _do(*todo)
+            _make_call(*entry)
             with self._guard:
                 self._unfinished -= 1
 
 
-def _do(future: Future[Any], job: Callable[[], Any]) -> None:
+def _make_call(future: Future[Any], call: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        future.set_result(job())
+        future.set_result(call())
     except BaseException as error:  # noqa: BLE001  (passed to the waiting caller)
         future.set_exception(error)
 
@@ -276,9 +276,9 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 class SerialThread:
-    """Runs calls that may block without a deadline, one after another. The thread starts with the first call. Thread-safe.
+    """Makes calls that may block without a deadline, one after another. The first call starts the thread. Thread-safe.
 
-    A forked child has its own thread, which starts with its first call, and no calls of its parent.
+    A forked child has its own thread, which its first call starts, and no calls of its parent.
 
     Args:
         name: the thread's name.
@@ -291,7 +291,7 @@ class SerialThread:
 
     def _make_parts(self) -> None:
         self._lock = Lock()
-        self._queue: JobQueue[Callable[[], bool] | None] = JobQueue()
+        self._queue: ThreadQueue[Callable[[], bool] | None] = ThreadQueue()
         self._waiting: dict[Callable[[], bool], Future[bool]] = {}
         self._thread: Thread | None = None
 
@@ -342,10 +342,10 @@ class SerialThread:
 
 # --- interruptible --------------------------------------------------------------------------------------------------
 
-# A Python thread cannot be ended from outside. A metric that computes for minutes after its timeout would occupy one of two
-# threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s. So an
-# exception is raised in the thread, and takes effect at the next Python instruction; a call into C ends first.
-# No other module calls that function of CPython's API; ``tests/core/test_interruptible.py`` tests its promises.
+# A metric that computes for minutes after its timeout would occupy one of two threads and half of the process: of 54 ROUGE
+# scores, four of them of 8,000 words, all 54 timed out after 2 s. Python has no function that ends another thread. So
+# ``PyThreadState_SetAsyncExc`` of CPython's API raises an exception in it, at its next Python instruction; a call into C ends
+# first. Only this module uses that function; ``tests/core/test_interruptible.py`` tests it.
 
 
 class AbandonedError(BaseException):
@@ -353,7 +353,7 @@ class AbandonedError(BaseException):
 
 
 async def run_interruptibly(executor: Executor | None, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a call on a thread, in a copy of this context, and end it there if this coroutine is cancelled.
+    """Make a call on a thread, in a copy of this context, and end it there if this coroutine is cancelled.
 
     Args:
         executor: executor of the thread; None = the loop's own.
@@ -406,12 +406,12 @@ class Interruptible(Generic[T]):
             self._is_ended = True
 
     def _leave(self) -> None:
-        """Let no exception reach the thread from now on: a pending exception is raised here.
+        """Prevent further exceptions, and raise a pending one here.
 
-        The exception is not withdrawn through the API. CPython 3.11 would then treat an exception as pending forever, and each
-        profiled or traced thread of the process would stop at its next call.
+        The API could also withdraw a pending exception. But CPython 3.11 would then treat an exception as pending forever, and
+        each profiled or traced thread of the process would stop at its next call.
         """
         with self._guard:
             self._thread = None
         for _ in range(2):
-            pass  # a pending exception is raised at a jump
+            pass  # the interpreter raises a pending exception at the jump of a loop

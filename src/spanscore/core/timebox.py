@@ -1,13 +1,12 @@
-"""Timebox: calls the user's own functions with a deadline, on threads that are abandoned if a call exceeds it.
+"""``Timebox``: calls functions of the user with a deadline, on threads that are abandoned if a call exceeds it.
 
-A filter, a redactor or an ``Extract`` may call a service that never answers. On a thread of spanscore it would delay every
-unit.
-
-hook     a function of the user
-work     spanscore's caller of hooks, on one thread, which makes a unit's job or redacts a span's content
+A filter, a redactor or an ``Extract`` may call a service that never answers. On the span thread or the loop it would delay
+every unit. So a **hook**, a function of the user, is called by **work**: a call of spanscore on a thread of the box, which
+makes a unit's job or redacts a span's content.
 
 The deadline applies to each hook call separately: a redactor that takes half a second for each of ten texts does not time out.
-A hook that hangs costs a few abandoned threads. After that its calls fail immediately, until one of the hanging calls returns.
+A hook that hangs costs four abandoned threads at most. After that its calls fail immediately, until one of the hanging calls
+returns.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from spanscore.core.threads import DaemonPool
 
 T = TypeVar("T")
 
-_MOST_HUNG: Final = 4
+_MOST_HANGING: Final = 4
 """Maximum number of concurrently hanging calls of one hook; the next call is not made."""
 _THREADS: Final = 32
 """Number of threads: enough for five hooks that hang, and for five units in work."""
-_AGAIN_AFTER_S: Final = 60.0
+_RETRY_AFTER_S: Final = 60.0
 """Time for which the span thread does not wait again after a hanging call. So it waits at most a sixtieth of its time."""
 
 
@@ -45,28 +44,32 @@ class HookTimeout(BaseException):
     """
 
     def __init__(self, hook: Hook) -> None:
-        super().__init__(hook.what)
+        super().__init__(hook.title)
         self.hook = hook
         self.outcome = hook.outcome
-        self.reason = f"{hook.what} did not return within {hook.deadline_s:g} s"
+        self.reason = f"{hook.title} did not return within {hook.deadline_s:g} s"
 
 
 class Hook:
-    """A function of the user, with its name in messages. If work of a timebox calls it, the call has a deadline.
+    """A function of the user. If work of a timebox calls it, the call has a deadline.
 
     Args:
         function: the user's function.
+        title: name of the function in messages.
         outcome: outcome of a unit for which it does not return.
         deadline_s: deadline of one call, seconds.
+
+    Attributes:
+        hanging: number of its calls that have exceeded the deadline, and have not returned.
     """
 
-    def __init__(self, function: Callable[[Any], Any], what: str, outcome: Outcome, deadline_s: float) -> None:
+    def __init__(self, function: Callable[[Any], Any], title: str, outcome: Outcome, deadline_s: float) -> None:
         self.__name__ = str(getattr(function, "__name__", type_name(function)))
         self._function = function
-        self.what = what
+        self.title = title
         self.outcome = outcome
         self.deadline_s = deadline_s
-        self.hung = 0
+        self.hanging = 0
 
     def __call__(self, value: Any, /) -> Any:
         """Call the function.
@@ -74,9 +77,9 @@ class Hook:
         Raises:
             HookTimeout: too many calls of it hang, or this call was abandoned meanwhile.
         """
-        if self.hung >= _MOST_HUNG:
+        if self.hanging >= _MOST_HANGING:
             raise HookTimeout(self)
-        work = _here.work
+        work = _thread.work
         if work is None:
             return self._function(value)
         work.enter(self)
@@ -94,49 +97,51 @@ class _Work(Generic[T]):
         self._call = call
         self._lock = threading.Lock()
         self._hook: Hook | None = None
-        self._until = 0.0
-        self._given_up = False
+        self._deadline_s = 0.0  # of the hook's call, on the monotonic clock
+        self._is_abandoned = False
 
     def run(self) -> T:
-        _here.work = self
+        _thread.work = self
         try:
             return self._call()
         finally:
-            _here.work = None
+            _thread.work = None
 
     def enter(self, hook: Hook) -> None:
         with self._lock:
-            self._hook, self._until = hook, monotonic() + hook.deadline_s
+            self._hook, self._deadline_s = hook, monotonic() + hook.deadline_s
 
     def leave(self, hook: Hook) -> None:
         with self._lock:
             self._hook = None
-            if self._given_up:
-                hook.hung -= 1
+            if self._is_abandoned:
+                hook.hanging -= 1
                 raise HookTimeout(hook)  # the result of the work has no reader
 
-    def left_s(self, otherwise: float) -> float:
-        """Return the remaining seconds of the running hook; ``otherwise`` if no hook runs."""
-        return otherwise if self._hook is None else max(0.0, self._until - monotonic())
+    def remaining_s(self, default: float) -> float:
+        """Return the remaining seconds of the hook's call; ``default`` if no hook runs."""
+        return default if self._hook is None else max(0.0, self._deadline_s - monotonic())
 
-    def give_up(self) -> HookTimeout | None:
+    def abandon_if_late(self) -> HookTimeout | None:
         """Abandon the work if its hook has exceeded the deadline, and return the error; otherwise None."""
         with self._lock:
             hook = self._hook
-            if hook is None or monotonic() < self._until:
+            if hook is None or monotonic() < self._deadline_s:
                 return None
-            self._given_up = True
-            hook.hung += 1
-        hung = HookTimeout(hook)
-        log_once(f"hook {hook.what}", f"{hung.reason}: its units end as {hung.outcome}; set a timeout inside it")
-        return hung
+            self._is_abandoned = True
+            hook.hanging += 1
+        error = HookTimeout(hook)
+        log_once(f"hook {hook.title}", f"{error.reason}: its units end as {error.outcome}; set a timeout inside it")
+        return error
 
 
-class _Here(threading.local):
+class _Thread(threading.local):
+    """The work on this thread; None on a thread that is not of a box."""
+
     work: _Work[Any] | None = None
 
 
-_here = _Here()
+_thread = _Thread()
 
 
 class Timebox:
@@ -152,13 +157,13 @@ class Timebox:
         self._context = context or _judging_context
         self._hooks: list[Hook] = []
         self._pool: DaemonPool | None = None
-        self._stuck: tuple[Future[Any], Hook, float] | None = None
+        self._hanging: tuple[Future[Any], Hook, float] | None = None  # the last of ``run``, and the time to wait again
 
     def forget_calls(self) -> None:
-        """Forget the calls that are under way: in a forked child, which has none of the threads that make them."""
-        self._stuck = None
+        """Forget the running calls. For a forked child, in which their threads do not exist."""
+        self._hanging = None
         for hook in self._hooks:
-            hook.hung = 0
+            hook.hanging = 0
 
     def close(self) -> None:
         """End the threads, each after its work."""
@@ -170,9 +175,9 @@ class Timebox:
         """Whether there is a hook that could hang."""
         return bool(self._hooks)
 
-    def hook(self, function: Callable[[Any], Any], what: str, outcome: Outcome) -> Hook:
+    def hook(self, function: Callable[[Any], Any], title: str, outcome: Outcome) -> Hook:
         """Return a user's function as a hook, with a deadline within this box."""
-        hook = Hook(function, what, outcome, self._deadline_s)
+        hook = Hook(function, title, outcome, self._deadline_s)
         self._hooks.append(hook)
         return hook
 
@@ -184,27 +189,34 @@ class Timebox:
                 waiting.
             BaseException: an exception of the call.
         """
-        if self._stuck is not None and not self._stuck[0].done() and monotonic() < self._stuck[2]:
-            raise HookTimeout(self._stuck[1])
+        if self._hanging is not None:
+            future, hook, retry_s = self._hanging
+            if not future.done() and monotonic() < retry_s:
+                raise HookTimeout(hook)
         work = self._begin(call)
-        while not wait({work.future}, work.left_s(self._deadline_s)).done:
-            if (hung := work.give_up()) is not None:
-                self._stuck = work.future, hung.hook, monotonic() + _AGAIN_AFTER_S
-                raise hung
+        while not wait({work.future}, work.remaining_s(self._deadline_s)).done:
+            if (error := work.abandon_if_late()) is not None:
+                self._hanging = work.future, error.hook, monotonic() + _RETRY_AFTER_S
+                raise error
         return work.future.result()
 
-    async def done(self, call: Callable[[], T]) -> T:
-        """Run a call of spanscore. Call on the loop thread; like ``run``, without blocking."""
+    async def run_async(self, call: Callable[[], T]) -> T:
+        """Run a call of spanscore and wait for it without blocking. Call on the loop thread.
+
+        Raises:
+            HookTimeout: a hook did not return.
+            BaseException: an exception of the call.
+        """
         work = self._begin(call)
-        done = asyncio.wrap_future(work.future)
+        future = asyncio.wrap_future(work.future)
         try:
-            while not done.done():
-                await asyncio.wait({done}, timeout=work.left_s(self._deadline_s))
-                if not done.done() and (hung := work.give_up()) is not None:
-                    raise hung
-            return done.result()
+            while not future.done():
+                await asyncio.wait({future}, timeout=work.remaining_s(self._deadline_s))
+                if not future.done() and (error := work.abandon_if_late()) is not None:
+                    raise error
+            return future.result()
         finally:
-            done.cancel()
+            future.cancel()
 
     def _begin(self, call: Callable[[], T]) -> _Work[T]:
         if self._pool is None:

@@ -58,7 +58,7 @@ class UnitEncoder:
         if not self.box.has_hooks:
             return self._encode(sampled)
         try:
-            return await self.box.done(lambda: self._encode(sampled))
+            return await self.box.run_async(lambda: self._encode(sampled))
         except HookTimeout as hung:
             return Samples(outcome=hung.outcome, reason=hung.reason)
 

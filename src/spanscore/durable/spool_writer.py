@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, Literal, NamedTuple
 
-from spanscore.core.files import ProcessLock, is_full
+from spanscore.core.files import ProcessLock, is_disk_full
 from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.durable.rows import PutResult, SpoolState
 from spanscore.durable.spool_table import ADDED, SCHEMA, Leases, SpoolBounds, SpoolTable, boot_ns, number_of
@@ -343,7 +343,7 @@ class SpoolWriter:
             answers = self._commit(operations, min(since + self.lock_wait_s, self.hurry_by))
         except Exception as error:  # noqa: BLE001  (who waits is answered, whatever happens)
             return self._failed(operations, since, error)
-        self._note(DISK_FULL if is_full(self.path, self._unused_bytes) else None)
+        self._note(DISK_FULL if is_disk_full(self.path, self._unused_bytes) else None)
         return answers, []
 
     def tidy(self) -> None:
@@ -370,7 +370,7 @@ class SpoolWriter:
 
     def _commit(self, operations: Sequence[Operation], until: float) -> list[Answer]:
         table = self._begun(until)
-        if any(operation.grows for operation in operations) and is_full(self.path, self._unused_bytes):
+        if any(operation.grows for operation in operations) and is_disk_full(self.path, self._unused_bytes):
             raise _Unwritten(DISK_FULL)
         holder = table.renew()
         answers = [answer for operation in operations if (answer := operation.do(table)) is not None]

@@ -81,7 +81,7 @@ _BUILT_IN = {
 SINKS = Registry(
     kind="sink",
     protocol=Sink,
-    outside="my_pkg.sinks:MySink",
+    example="my_pkg.sinks:MySink",
     built_in=_BUILT_IN,
     offers=("content", "open_outbox"),
 )

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from spanscore import semconv
 from spanscore.core.job import BASE, Decision
 from spanscore.core.log import is_a, plain_text
-from spanscore.core.score import Outcome, Score, from_source
+from spanscore.core.score import Outcome, Score, change_score
 from spanscore.core.span import SamplingContext, Unit, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.pipeline.ledger import Ledger, Notes
@@ -340,7 +340,7 @@ class UnitBooks:
         """Settle the metrics of these scores, with remarks; return the scores whose metric had no outcome before."""
         key, settle = unit.key, self.ledger.settle
         if unit.inner is not None:
-            scores = [from_source(score, unit, semconv.SOURCE_INNER) for score in scores]
+            scores = [change_score(score, unit, source=semconv.SOURCE_INNER) for score in scores]
         counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.counted_as for score in counted}, reasons)

@@ -199,7 +199,7 @@ class ScoringEngine:
         for key, decisions in decided.items():
             begun = self._undecided.pop(key, None)
             if begun is not None:  # None: the unit was abandoned meanwhile
-                rest = replace(begun.job.job, decisions=decisions).unscored()
+                rest = replace(begun.job.job, decisions=decisions).without_scored()
                 self.evaluation(rest.unit).begin_rest(rest.decisions, begun.job)
                 self._begin_sources(rest)
                 self._changed(begun)
@@ -315,7 +315,7 @@ class ScoringEngine:
         begun = ActiveJob()
         if job.delegated:
             self.came(job)
-            job = job.unscored()
+            job = job.without_scored()
         begun.job = self.evaluation(job.unit).begin(job, lambda: self._changed(begun))
         begun.job.scores += job.scored
         self._begun.add(begun)

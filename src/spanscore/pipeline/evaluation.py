@@ -13,7 +13,7 @@ from spanscore.core.job import Decision, Job
 from spanscore.core.log import type_name, user_origin
 from spanscore.core.loop import after_turns
 from spanscore.core.sample import Sample, Samples, missing_fields
-from spanscore.core.score import JudgeCall, Outcome, Score, Usage, signed
+from spanscore.core.score import JudgeCall, Outcome, Score, Usage, change_score
 from spanscore.core.threads import DaemonPool, run_interruptibly, run_without_loop
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.middleware import account_of
@@ -260,7 +260,7 @@ class RunningJob:
         """Add the score of a metric under its name in this scorer; ``source`` applies to a score without a source."""
         decision = self.job.decisions[name]
         self.scores.append(
-            signed(
+            change_score(
                 score,
                 self.job.unit,
                 metric=name,

@@ -22,7 +22,7 @@ from spanscore.samples.on_demand import add_measures, add_tools
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
 
-REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
+REDACTORS = Registry(kind="redactor", protocol=Redactor, example="my_pkg.privacy:redact", built_in={})
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
@@ -159,7 +159,7 @@ class JobBuilder:
         ``no_sample`` (an extractor). Its conversation id is then removed, unless the unit came redacted.
         """
         try:
-            return await self.box.done(lambda: self.job(sampled))
+            return await self.box.run_async(lambda: self.job(sampled))
         except HookTimeout as hung:
             unit = sampled.unit.without_content()
             unit = unit if sampled.redacted else unit.in_conversation(None)

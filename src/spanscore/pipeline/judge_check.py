@@ -349,7 +349,7 @@ def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
         if own.redactor is None:
             return samples
         try:
-            return await box.done(lambda: own.apply(samples))
+            return await box.run_async(lambda: own.apply(samples))
         except HookTimeout as hung:
             return Samples(outcome=hung.outcome, reason=hung.reason)
 

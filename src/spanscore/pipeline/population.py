@@ -10,7 +10,7 @@ from time import monotonic
 
 from spanscore.core.job import Decision, Job, JobResult, SampledUnit
 from spanscore.core.log import log_internal_error
-from spanscore.core.score import Outcome, Score, from_source
+from spanscore.core.score import Outcome, Score, change_score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.pipeline.evaluation import Evaluation, RunningJob
 from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span
@@ -138,7 +138,7 @@ class ScoreSource(Population):
 
     def _take_scores(self, running: RunningJob) -> None:
         unit = running.job.unit
-        if scores := [from_source(score, unit, self.name) for score in running.take()]:
+        if scores := [change_score(score, unit, source=self.name) for score in running.take()]:
             self.run_on_span_thread(lambda: self.publish(unit, scores))
         if running.is_over:
             self._running.discard(running)

@@ -72,5 +72,5 @@ class MemoryQueue:
 
 _BUILT_IN = {"memory": "spanscore.pipeline.queues:MemoryQueue"}
 QUEUES = Registry(
-    kind="queue", protocol=Queue, outside="my_pkg.queues:MyQueue", built_in=_BUILT_IN, offers=("capacity", "max_bytes")
+    kind="queue", protocol=Queue, example="my_pkg.queues:MyQueue", built_in=_BUILT_IN, offers=("capacity", "max_bytes")
 )

@@ -60,7 +60,7 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
         return _size_bytes([samples.single_turn, samples.multi_turn])
     # A span's content is in the objects from which it is rendered later (``held``), or in plain attribute values.
     attributes = (span.attributes for span in unit.spans)
-    return _size_bytes([each.held if isinstance(each, Attributes) else dict(each) for each in attributes])
+    return _size_bytes([each.content_owner if isinstance(each, Attributes) else dict(each) for each in attributes])
 
 
 def _size_bytes(held: list[Any]) -> int:

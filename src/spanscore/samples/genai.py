@@ -249,7 +249,7 @@ def _asked(span: SpanData) -> Sequence[GenAIMessage]:
 def _unread(span: SpanData) -> str | None:
     """Return a model's input as unparsed JSON, if that is its whole input and was not parsed yet; otherwise None."""
     attributes = span.attributes
-    text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
+    text = attributes.unparsed_text(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
     return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
 
 
@@ -327,7 +327,7 @@ _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,
-    outside="my_pkg.dialects:MyDialect",
+    example="my_pkg.dialects:MyDialect",
     built_in=_BUILT_IN,
     offers=("extract", "score_abandoned", "score_failed"),
 )

@@ -17,9 +17,9 @@ from spanscore.core.codecs.messages import (
     is_message,
     message_text,
     role_of,
+    text_of_events,
     tool_calls,
     tool_responses,
-    words_of,
 )
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.samples.texts import are_messages, has_records, holds, in_lists, keyed, leaves, scalar, text_of, worded
@@ -493,7 +493,7 @@ def _render_structure(value: Any) -> str | None:
 def _unwrap_answer(value: Any) -> Any:
     """Return the parsed answer next to a raw message, or that message; of server-sent events, the words."""
     if type(value) is str:
-        return words_of(value)
+        return text_of_events(value)
     if not isinstance(value, dict) or value.keys() != _WITH_RAW:
         return value
     return value["raw"] if value["parsed"] is None else value["parsed"]

@@ -10,7 +10,15 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.core.codecs.media import is_marker
-from spanscore.core.codecs.messages import USER, calls_by_id, is_made, joined, message_text, role_of, text_message
+from spanscore.core.codecs.messages import (
+    USER,
+    calls_by_id,
+    is_made,
+    join_text_blocks,
+    message_text,
+    role_of,
+    text_message,
+)
 from spanscore.core.span import SpanData, Unit
 from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of
 
@@ -366,6 +374,6 @@ def _documents(parts: list[Any]) -> Iterator[RetrievedDocument]:
         if kind == "tool_call_response" and type(part.get("response")) is list:
             yield from _documents(part["response"])
         elif kind == _KIND:
-            text, source = joined(part.get("content")), part.get("source")
+            text, source = join_text_blocks(part.get("content")), part.get("source")
             if isinstance(text, str) and text:
                 yield RetrievedDocument(text, source if isinstance(source, str) and source else None)

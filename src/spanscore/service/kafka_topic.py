@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple, Self
 
 from spanscore.capture.otlp.requests import EndpointCounts, StreamPosition
 from spanscore.capture.otlp.spans import OtlpSpans
-from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, taken_apart
+from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, parse_request
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
@@ -181,7 +181,7 @@ def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -
     counts.came(len(value))
     try:
         if len(value) <= most_bytes:
-            return taken_apart(value)
+            return parse_request(value)
         counts.refuse("too_large")
     except UnreadableRequest:
         counts.refuse("unreadable")

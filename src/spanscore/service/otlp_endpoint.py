@@ -12,7 +12,7 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spanscore.capture.otlp.external_scores import LogResults, results_in_logs
-from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, parse_request
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import DaemonPool
 from spanscore.service.plan import BearerToken
@@ -159,7 +159,7 @@ class ExportHandler:
         try:
             body = self._inflate(request)
             protobuf = from_json(body) if is_json else body
-            parsed = taken_apart(protobuf)
+            parsed = parse_request(protobuf)
         except _UNFIT as error:
             return self._refuse_unfit(error, is_json=is_json)
         counts.came(len(body))

@@ -19,7 +19,7 @@ from spanscore import semconv
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.otlp.streams import StreamClock, trace_bounds
 from spanscore.config.tree import Configuration
-from spanscore.core.codecs.otlp_request import WireSpan, request_of, span_data_of, taken_apart
+from spanscore.core.codecs.otlp_request import WireSpan, parse_request, request_of, span_data_of
 from spanscore.core.codecs.text import as_text
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error
@@ -162,7 +162,7 @@ class RekeyedTopic:
         if trace_id not in self._keys:
             if len(self._keys) >= _REMEMBERED:
                 self._keys.clear()
-            spans = [span for message in messages for span in taken_apart(message.body).spans]
+            spans = [span for message in messages for span in parse_request(message.body).spans]
             spans.sort(key=lambda span: bool(span.parent_id))  # the topmost span first
             self._keys[trace_id] = next(filter(None, map(self._conversation, spans)), trace_id.hex())
         for message in messages:

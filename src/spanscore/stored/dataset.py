@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
 from spanscore.core.codecs.annotation_file import LABEL_KEYS
-from spanscore.core.codecs.stored_sample import ID, KNOWN, columns_of, plain, sample_of
+from spanscore.core.codecs.stored_sample import ID, KNOWN, columns_of, sample_of, without_arrays
 from spanscore.core.codecs.text import json_in
 from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
 
-_OURS = LABEL_KEYS | {"times", "turns"}
+_OURS = {*LABEL_KEYS, "times", "turns"}
 """Columns that other commands write."""
 _SEPARATORS = ",;\t|"
 _BOM = "\ufeff"
@@ -310,4 +310,4 @@ def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 def _cells(column: Any) -> Any:
     """Return the cells of a column. pandas writes a column as an object, place → cell."""
     is_placed = isinstance(column, Mapping) and all(str(place).isdecimal() for place in column)
-    return [*column.values()] if is_placed else plain(column)
+    return [*column.values()] if is_placed else without_arrays(column)

@@ -75,7 +75,7 @@ class AnnotationWriter:
         """Return the labels of all annotators; the rest of a line that another process could not finish is removed."""
         if self.path.exists():
             with writing(self.path):
-                self._file.cut_rest()
+                self._file.remove_unfinished_line()
         return labels_so_far(self.path, self.name)
 
     def own(self) -> dict[str, AnnotatedSample]:

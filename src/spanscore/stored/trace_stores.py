@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, parse_request
 from spanscore.core.codecs.text import retry_after_s
 from spanscore.core.log import type_name
 from spanscore.core.printable import parse_duration
@@ -286,7 +286,7 @@ def _search(
                 yield Unread(name, _CUT)
                 continue
             request = from_json(json.dumps({"resourceSpans": resource_spans}))
-            yield StoredTrace(trace_id, taken_apart(request).spans)
+            yield StoredTrace(trace_id, parse_request(request).spans)
         except (StoreUnavailable, UnreadableRequest) as error:
             yield Unread(name, str(error))
 

@@ -20,8 +20,8 @@ from spanscore.core.codecs.otlp_request import (
     WireSpan,
     from_json,
     logs_from_json,
+    parse_request,
     request_of,
-    taken_apart,
 )
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs, event_bytes
 from spanscore.errors import ConfigurationError
@@ -164,7 +164,7 @@ def _joined(spans: list[WireSpan]) -> list[WireSpan]:
 def _read(file: Path) -> Iterator[WireSpan]:
     with file.open("rb") as opened:
         while length := opened.read(_LENGTH.size):
-            yield from taken_apart(opened.read(_LENGTH.unpack(length)[0])).spans
+            yield from parse_request(opened.read(_LENGTH.unpack(length)[0])).spans
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unre
         if _LOGS in line:
             gathered.add([_fragment(record) for record in content_in_logs(logs_from_json(line))])
             return
-        taken = taken_apart(from_json(line))
+        taken = parse_request(from_json(line))
     except UnreadableRequest as error:
         yield Unread(name, f"not an OTLP trace request ({error.because})")
         return

@@ -593,11 +593,11 @@ class Pipeline:
 
     def count_units(self) -> UnitCounts:
         """Return the counts of units and sessions, and the separate counts of each source and of inner units."""
-        counts = self.ledger.count_units().joined(self.sessions.ledger.count_units())
+        counts = self.ledger.count_units().with_metrics(self.sessions.ledger.count_units())
         for source in self.sources:
-            counts = counts.beside(source.name, source.ledger.count_units())
+            counts = counts.with_source(source.name, source.ledger.count_units())
         for group, ledger in self.inner_ledgers().items():
-            counts = counts.beside(group, ledger.count_units())
+            counts = counts.with_source(group, ledger.count_units())
         return counts
 
     def inner_ledgers(self) -> Mapping[InnerGroup, Ledger]:

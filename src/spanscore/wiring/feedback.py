@@ -16,7 +16,7 @@ from spanscore.core import loop
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
 from spanscore.core.sample import Annotation, HumanValue
-from spanscore.core.score import from_source
+from spanscore.core.score import change_score
 from spanscore.core.span import UnitKey
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.pipeline.annotations import FeedbackScales, LatestAnnotations
@@ -197,7 +197,7 @@ class FeedbackJudging:
             replace(score, probability=by.probability, threshold=by.threshold, rule=by.rule)
             for score in kept.scores.values()
         ]
-        self.source.publish(kept.unit, [from_source(score, kept.unit, self.source.name) for score in scores])
+        self.source.publish(kept.unit, [change_score(score, kept.unit, source=self.source.name) for score in scores])
         if rest := dict.fromkeys([name for name in metrics if name not in kept.scores], by):
             loop.call_soon(self.source.ask, Job(kept.unit, kept.samples, rest, kept.size_bytes))
 

@@ -15,7 +15,7 @@ from spanscore.core.codecs.media import ImageLimit
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
 from spanscore.core.sample import ON_DEMAND
-from spanscore.core.score import Outcome, Score, refuse_taken_name
+from spanscore.core.score import Outcome, Score, check_metric_name
 from spanscore.core.span import InnerGroup, Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
@@ -67,7 +67,7 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
     of_sessions = checked_session_metrics(settings.sessions.metrics, of_units, settings.judge.shadows)
     names = [*of_units, *of_sessions]
     for name in names:
-        refuse_taken_name(name)
+        check_metric_name(name)
     shadowing = checked_shadows(settings.judge.shadows, of_units)
     sampling = settings.sampling.model_copy(update={"rates": checked_rates(settings.sampling.rates, names)})
     check_screens(sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units})

@@ -93,9 +93,9 @@ def _carrier(remote_scoring: RemoteScoring) -> Carrier:
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
     """Count a unit whose copy is lost, even if it ended as delegated and was counted, perhaps in an earlier process."""
     from spanscore.core.codecs.job import units_of
-    from spanscore.core.codecs.otlp_request import taken_apart
+    from spanscore.core.codecs.otlp_request import parse_request
 
-    for unit, _ in units_of(taken_apart(copy.request).spans, lambda error: log_internal_error("read a copy", error)):
+    for unit, _ in units_of(parse_request(copy.request).spans, lambda error: log_internal_error("read a copy", error)):
         ledger.enter(unit.key, unit.eligible_metrics)
         ledger.settle_all(unit.key, outcome)
 

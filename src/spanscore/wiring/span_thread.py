@@ -87,7 +87,7 @@ class SpanThread:
         if not self.alive:
             return not len(self.event_queue)
         done = threading.Event()
-        with self.duty.hurried():
+        with self.duty.suspend_rests():
             self.event_queue.post(lambda: self._markers.append((self._in_flight(), done, None)))
             return done.wait(timeout_s)
 
@@ -97,7 +97,7 @@ class SpanThread:
             self._safely(work)
             return True
         done = threading.Event()
-        with self.duty.hurried():
+        with self.duty.suspend_rests():
             self.event_queue.post(lambda: _then(work, done))
             return done.wait(timeout_s)
 
@@ -119,7 +119,7 @@ class SpanThread:
         self.event_queue.nudge()
         if self._thread is None or self._thread is threading.current_thread():
             return True
-        with self.duty.hurried():
+        with self.duty.suspend_rests():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, taken_apart
+from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, parse_request
 
 FRAMEWORK = "openinference.instrumentation.langchain"
 CLIENT = "opentelemetry.instrumentation.openai"
@@ -58,7 +58,7 @@ def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> ParsedRequest:
         within = of.scope_spans.add()
         within.scope.name = scope
         within.spans.append(message)
-    return taken_apart(request.SerializeToString())
+    return parse_request(request.SerializeToString())
 
 
 def taken(spans: Iterable[WireSpan], rejected: Mapping[str, int] | None = None) -> ParsedRequest:

@@ -11,7 +11,7 @@ from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
 from spanscore.capture.otlp.claims import WireClaims, text_of
-from spanscore.core.codecs.otlp_request import WireSpan, from_json, span_data_of, taken_apart
+from spanscore.core.codecs.otlp_request import WireSpan, from_json, parse_request, span_data_of
 from spanscore.pipeline.assembly import RootRole
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -63,7 +63,7 @@ def test_what_a_translation_reads_is_claimed_on_the_wire(recording: Recording) -
     """Otherwise a unit over the network would lack spans that it has in process."""
     by, translator = claims(), SpanNormalizers()
     lines = recording.path.read_text(encoding="utf-8").splitlines()
-    spans = [span for line in lines for span in taken_apart(from_json(line.encode())).spans]
+    spans = [span for line in lines for span in parse_request(from_json(line.encode())).spans]
 
     read = [span for span in spans if translator.translate(span_data_of(span)) is not None]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.capture.otlp.builders import a_wire_span, taken
 
 from spanscore.capture.otlp.claims import RequestPartition, UnsampledUnit, add_unsampled
-from spanscore.core.codecs.otlp_request import Origin, WireSpan, kept
+from spanscore.core.codecs.otlp_request import Origin, WireSpan, copy_span
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.pipeline.trace_index import Bounds
 from spanscore.pipeline.traces import TraceTable
@@ -30,7 +30,7 @@ def split_units(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[
 
 def dropped_unless(may: Callable[[WireSpan], bool]) -> Callable[[bytes, SpanPlace, Origin], WireSpan | None]:
     def dropped(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan | None:
-        root = kept(body, place, origin)
+        root = copy_span(body, place, origin)
         return None if may(root) else root
 
     return dropped

@@ -9,7 +9,7 @@ from google.protobuf.internal.decoder import _DecodeVarint  # type: ignore[attr-
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanscore.core.codecs.otlp_request import WireSpan, taken_apart
+from spanscore.core.codecs.otlp_request import WireSpan, parse_request
 from spanscore.core.codecs.otlp_scan import RequestSkeleton
 
 __all__ = [
@@ -89,7 +89,7 @@ def sent(*raws: bytes, service: str = "bot") -> bytes:
 
 def only(raw: bytes) -> WireSpan:
     """Return the one span as it is taken out of a request."""
-    (span,) = taken_apart(sent(raw)).spans
+    (span,) = parse_request(sent(raw)).spans
     return span
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spanscore.core.codecs.messages import words_of
+from spanscore.core.codecs.messages import text_of_events
 
 ANSWER = "It is 62 metres high."
 TOKENS = ["It", " is", " 62", " metres", " high", "."]
@@ -44,7 +44,7 @@ def objects(*values: object, **rest: object) -> str:
     ],
 )
 def test_the_words_of_a_stream_are_its_answer(text: str) -> None:
-    assert words_of(text) == ANSWER
+    assert text_of_events(text) == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_the_words_of_a_stream_are_its_answer(text: str) -> None:
     ],
 )
 def test_any_other_text_stays_as_it_is(text: str) -> None:
-    assert words_of(text) == text
+    assert text_of_events(text) == text
 
 
 def test_line_breaks_in_an_answer_stay() -> None:
-    assert words_of(framed("First.\nSecond.", " Third.")) == "First.\nSecond. Third."
-    assert words_of("data: First.\ndata: Second.\n\n") == "First.\nSecond."
+    assert text_of_events(framed("First.\nSecond.", " Third.")) == "First.\nSecond. Third."
+    assert text_of_events("data: First.\ndata: Second.\n\n") == "First.\nSecond."

@@ -29,7 +29,7 @@ from tests.core.codecs.payloads import payloads
 from spanscore import semconv
 from spanscore.core.codecs.langchain import root_content, tool_content
 from spanscore.core.codecs.snapshot import snapshot, snapshot_tool_output
-from spanscore.core.codecs.stored_sample import call_id_in, messages_from, side, tool_answer, unfolded
+from spanscore.core.codecs.stored_sample import call_id_in, content_of_side, messages_from, tool_answer, unfold_dump
 
 CALL = {"name": "add", "args": {"a": 2}, "id": "call-1", "type": "tool_call"}
 MESSAGES: list[BaseMessage] = [
@@ -75,7 +75,7 @@ def as_model_dumps(value: Any) -> Any:
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 @pytest.mark.parametrize("dumped", [as_load, as_message_dicts])
 def test_a_root_reads_as_its_own_values_do(value: Any, dumped: Callable[[Any], Any]) -> None:
-    shown = side(dumped(value), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE)
+    shown = content_of_side(dumped(value), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE)
 
     assert shown == root_content(snapshot(value), None)
 
@@ -83,17 +83,17 @@ def test_a_root_reads_as_its_own_values_do(value: Any, dumped: Callable[[Any], A
 def test_a_prompt_reads_as_its_messages() -> None:
     prompt = as_load(ChatPromptValue(messages=MESSAGES[:2]))
 
-    assert messages_from(unfolded(prompt)) == messages_from(unfolded(as_load(MESSAGES[:2])))
+    assert messages_from(unfold_dump(prompt)) == messages_from(unfold_dump(as_load(MESSAGES[:2])))
 
 
 def test_messages_as_models_dump_them_read_as_well() -> None:
-    assert messages_from(unfolded(as_model_dumps(MESSAGES))) == messages_from(unfolded(as_load(MESSAGES)))
+    assert messages_from(unfold_dump(as_model_dumps(MESSAGES))) == messages_from(unfold_dump(as_load(MESSAGES)))
 
 
 def test_a_removal_is_no_message() -> None:
     removed = as_load([RemoveMessage(id="h-1")])
 
-    assert unfolded(removed) == [None]
+    assert unfold_dump(removed) == [None]
 
 
 @pytest.mark.parametrize("dumped", [as_load, as_message_dicts])
@@ -117,7 +117,7 @@ def test_a_tool_that_gives_a_command_answers_with_its_message() -> None:
 def test_a_resumed_run_shows_the_command() -> None:
     given = as_load(asdict(Command(resume="yes")))
 
-    assert side(given, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE) == root_content(
+    assert content_of_side(given, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE) == root_content(
         snapshot(Command(resume="yes")), None
     )
 
@@ -127,15 +127,15 @@ def test_an_unknown_object_shows_its_class_and_a_deep_one_a_marker() -> None:
     for _ in range(1_000):
         deep = [deep]
 
-    assert unfolded({"lc": 1, "type": "not_implemented", "id": ["app", "Thing"], "repr": "Thing()"}) == {
+    assert unfold_dump({"lc": 1, "type": "not_implemented", "id": ["app", "Thing"], "repr": "Thing()"}) == {
         "type": "Thing"
     }
-    assert "list" in str(unfolded(deep))
+    assert "list" in str(unfold_dump(deep))
 
 
 @given(payloads())
 def test_no_json_makes_it_raise(value: Any) -> None:
-    side(value, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE)
+    content_of_side(value, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE)
     tool_answer(value)
-    side({"messages": value, "lc": 1, "id": [value], "kwargs": value}, "a", "b")
+    content_of_side({"messages": value, "lc": 1, "id": [value], "kwargs": value}, "a", "b")
     tool_answer({"type": "tool", "data": {"content": value, "artifact": value, "tool_call_id": value}})

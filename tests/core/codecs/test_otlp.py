@@ -19,7 +19,7 @@ from tests.core.codecs.payloads import payloads
 
 from spanscore import semconv
 from spanscore.core.codecs.otlp import json_line, read_spans
-from spanscore.core.codecs.sdk import exported, span_data
+from spanscore.core.codecs.sdk import encode_attributes, span_data
 from spanscore.core.span import SpanData
 from spanscore.errors import SampleError
 
@@ -32,7 +32,7 @@ def ended(attributes: dict[str, Any] | None = None, **start: Any) -> ReadableSpa
     provider = TracerProvider(resource=Resource({"service.name": "bot"}))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     span = provider.get_tracer("some.scope").start_span("chat m", start_time=10, **start)
-    span.set_attributes(exported(attributes or {}))
+    span.set_attributes(encode_attributes(attributes or {}))
     span.set_status(StatusCode.ERROR, "x")
     span.end(end_time=1_700_000_000_123_456_789)
     (readable,) = exporter.get_finished_spans()

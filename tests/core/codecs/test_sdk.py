@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags, T
 from tests.core.codecs.payloads import TEXTS, payloads
 
 from spanscore import semconv
-from spanscore.core.codecs.sdk import exported, span_data
+from spanscore.core.codecs.sdk import encode_attributes, span_data
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.core.span import SpanData
 
@@ -79,7 +79,7 @@ def test_a_root_has_no_parent() -> None:
 def test_content_that_was_exported_reads_back(name: str, value: object) -> None:
     form = jsonable(value)
 
-    read = span_data(ended(exported({name: form}))).attributes.get(name)
+    read = span_data(ended(encode_attributes({name: form}))).attributes.get(name)
 
     if name == semconv.RETRIEVAL_QUERY:
         assert read == (None if form is None else as_text(form) if isinstance(form, str) else read)
@@ -91,13 +91,13 @@ def test_content_that_was_exported_reads_back(name: str, value: object) -> None:
 
 @given(st.dictionaries(TEXTS, payloads(4), max_size=5))
 def test_nothing_raises_on_the_way_out(attributes: dict[str, Any]) -> None:
-    for name, value in exported(attributes).items():
+    for name, value in encode_attributes(attributes).items():
         assert name.encode().decode() == name
         assert not isinstance(value, str) or value.encode().decode() == value
 
 
 def test_text_stays_text_and_structures_become_compact_json() -> None:
-    assert exported({semconv.INPUT_VALUE: "Grüße", semconv.INPUT_MESSAGES: MESSAGES}) == {
+    assert encode_attributes({semconv.INPUT_VALUE: "Grüße", semconv.INPUT_MESSAGES: MESSAGES}) == {
         semconv.INPUT_VALUE: "Grüße",
         semconv.INPUT_MESSAGES: '[{"role":"user","parts":[{"type":"text","content":"Grüße"}]}]',
     }
@@ -106,11 +106,11 @@ def test_text_stays_text_and_structures_become_compact_json() -> None:
 def test_plain_attributes_pass_as_they_are() -> None:
     plain = {"a": 1, "b": 1.5, "c": True, "d": ["x", "y"], "e": "text", "f": (1, 2)}
 
-    assert exported({**plain, "none": None}) == {**plain, "f": [1, 2]}
+    assert encode_attributes({**plain, "none": None}) == {**plain, "f": [1, 2]}
 
 
 def test_a_lone_surrogate_is_made_safe() -> None:
-    assert exported({"a": "\ud800", "b": ["\ud800"], semconv.OUTPUT_VALUE: {"x": "\ud800"}}) == {
+    assert encode_attributes({"a": "\ud800", "b": ["\ud800"], semconv.OUTPUT_VALUE: {"x": "\ud800"}}) == {
         "a": "?",
         "b": ["?"],
         semconv.OUTPUT_VALUE: '{"x":"?"}',

@@ -19,9 +19,9 @@ from spanscore.core.codecs.otlp_request import (
     Origin,
     UnreadableRequest,
     from_json,
+    parse_request,
     request_of,
     span_data_of,
-    taken_apart,
     trace_state_of,
     with_attributes,
 )
@@ -82,7 +82,7 @@ def test_a_span_is_read_as_protobuf_reads_it_in_whatever_order_its_fields_come(
 def test_what_the_python_sdk_sends_is_read_as_the_spans_that_it_was() -> None:
     readable = [below_a_parent(text="a", number=2**62, ranges=[0.0, 1.0]), ended(), ended({"x": True})]
 
-    spans = taken_apart(encode_spans(readable).SerializeToString()).spans
+    spans = parse_request(encode_spans(readable).SerializeToString()).spans
 
     assert [plain(span_data_of(span)) for span in spans] == [plain(span_data(one)) for one in readable]
     assert [trace_state_of(span) for span in spans] == [span_data(one).trace_state for one in readable]
@@ -103,14 +103,14 @@ def test_what_the_python_sdk_sends_is_read_as_the_spans_that_it_was() -> None:
 def test_a_span_that_is_not_valid_is_rejected_alone(wrong: dict[str, bytes], reason: str, order: str) -> None:
     bad, well = (ORDERS[order](span.SerializeToString()) for span in (make_span(**wrong), make_span()))
 
-    taken = taken_apart(sent(well, bad, well))
+    taken = parse_request(sent(well, bad, well))
 
     assert ([span.raw for span in taken.spans], taken.rejected) == ([well, well], {reason: 1})
 
 
 @pytest.mark.parametrize("raw", [b"", b"\n", b"\n\x10short", b"\xff" * 12, b"\x0b" * 200])
 def test_bytes_that_are_no_span_are_rejected_alone(raw: bytes) -> None:
-    taken = taken_apart(sent(raw, make_span().SerializeToString()))
+    taken = parse_request(sent(raw, make_span().SerializeToString()))
 
     assert (len(taken.spans), taken.rejected) == (1, {"a span that cannot be read": 1})
 
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_span_are_rejected_alone(raw: bytes) -> None:
 @pytest.mark.parametrize("body", [b"secret", b"\n\x05secret", b"\n\xff\xff\xff\xff\x7f", b"\n\x04\n\xffab"])
 def test_what_is_no_request_is_refused_and_not_quoted(body: bytes) -> None:
     with pytest.raises(UnreadableRequest, match=r"^no ExportTraceServiceRequest \(DecodeError\)$"):
-        taken_apart(body)
+        parse_request(body)
 
 
 def test_what_turns_out_to_be_no_span_when_it_is_decoded_is_an_error_of_ours() -> None:
@@ -131,7 +131,7 @@ def test_what_turns_out_to_be_no_span_when_it_is_decoded_is_an_error_of_ours() -
 def test_spans_of_one_origin_share_their_resource() -> None:
     raw = make_span().SerializeToString()
 
-    first, second = (span_data_of(span) for span in taken_apart(sent(raw, raw)).spans)
+    first, second = (span_data_of(span) for span in parse_request(sent(raw, raw)).spans)
 
     assert first.resource is second.resource
     assert first.resource == {"service.name": "bot"}
@@ -139,7 +139,7 @@ def test_spans_of_one_origin_share_their_resource() -> None:
 
 
 def test_a_resource_that_is_too_big_to_keep_is_read_all_the_same() -> None:
-    (span,) = taken_apart(sent(make_span().SerializeToString(), service="b" * 100_000)).spans
+    (span,) = parse_request(sent(make_span().SerializeToString(), service="b" * 100_000)).spans
 
     assert span_data_of(span).resource == {"service.name": "b" * 100_000}
 
@@ -149,7 +149,7 @@ def test_a_resource_that_comes_in_two_pieces_is_one_as_protobuf_has_it() -> None
     request.resource_spans[0].resource.append(b"\n\n\n\x01k\x12\x05\n\x03abc")
     body = request.SerializeToString()
 
-    (span,) = taken_apart(body).spans
+    (span,) = parse_request(body).spans
 
     merged = ExportTraceServiceRequest.FromString(body).resource_spans[0].resource
     assert span_data_of(span).resource == {pair.key: pair.value.string_value for pair in merged.attributes}
@@ -180,7 +180,7 @@ def test_spans_are_sent_on_under_their_origins_in_the_order_in_which_they_came()
     second = a_request(make_span(name="3"), scope="other")
     third = a_request(make_span(name="4"), service="shop")
     one, two, three, four = (
-        span for request in (first, second, third) for span in taken_apart(request.SerializeToString()).spans
+        span for request in (first, second, third) for span in parse_request(request.SerializeToString()).spans
     )
 
     made = ExportTraceServiceRequest.FromString(
@@ -212,7 +212,7 @@ def test_a_json_request_is_the_same_request_as_protobuf() -> None:
 def test_half_an_emoji_in_json_costs_a_question_mark_and_not_the_span() -> None:
     body = '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%s","spanId":"%s","name":"cut \\ud83d"}]}]}]}'
 
-    (span,) = taken_apart(from_json((body % ("ab" * 16, "cd" * 8)).encode())).spans
+    (span,) = parse_request(from_json((body % ("ab" * 16, "cd" * 8)).encode())).spans
 
     assert span_data_of(span).name == "cut ?"
 

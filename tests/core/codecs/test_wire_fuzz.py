@@ -22,13 +22,13 @@ from spanscore.core.codecs.otlp_request import (
     ParsedRequest,
     UnreadableRequest,
     from_json,
+    parse_request,
     request_of,
     span_data_of,
-    taken_apart,
     trace_state_of,
     with_attributes,
 )
-from spanscore.core.codecs.otlp_scan import RequestSkeleton, SpanHead, walked
+from spanscore.core.codecs.otlp_scan import RequestSkeleton, SpanHead, scan_request
 
 IDS = st.one_of(st.binary(max_size=20), st.sampled_from([bytes(16), bytes(8), b"t" * 16, b"s" * 8, b"i" * 500]))
 TIMES = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 2**63, 2**64 - 1]))
@@ -98,7 +98,7 @@ def test_every_span_of_a_request_is_taken_as_protobuf_has_it_or_rejected(
 ) -> None:
     valid = [span for span, _ in spans if is_valid(span)]
 
-    taken = taken_apart(sent(*(written(*span) for span in spans)))
+    taken = parse_request(sent(*(written(*span) for span in spans)))
 
     assert [
         (span.trace_id, span.span_id, int.from_bytes(span.parent_id), span.parent_is_remote) for span in taken.spans
@@ -111,7 +111,7 @@ def test_every_span_of_a_request_is_taken_as_protobuf_has_it_or_rejected(
 @given(st.binary(max_size=200))
 def test_any_bytes_are_spans_or_refused(body: bytes) -> None:
     with suppress(UnreadableRequest):
-        read_whole(taken_apart(body))
+        read_whole(parse_request(body))
 
 
 @given(st.lists(WRITTEN, min_size=1, max_size=3), st.data())
@@ -124,7 +124,7 @@ def test_a_request_that_was_damaged_on_its_way_is_spans_or_refused(
     cut = data.draw(st.integers(0, len(body)))
 
     with suppress(UnreadableRequest):
-        read_whole(taken_apart(bytes(body[:cut])))
+        read_whole(parse_request(bytes(body[:cut])))
 
 
 BYTES_OF_TAGS = st.lists(st.sampled_from([10, 18, 26, 8, 0, 1, 2, 3, 4, 5, 6, 127, 128, 129, 255])).map(bytes)
@@ -140,7 +140,7 @@ BYTES_OF_TAGS = st.lists(st.sampled_from([10, 18, 26, 8, 0, 1, 2, 3, 4, 5, 6, 12
 @example(b"\n\x04\x1a\x00\x1a\x00")  # two of them
 def test_what_is_walked_is_what_protobuf_reads(body: bytes) -> None:
     rejected = Counter[str]()
-    found = walked(body, rejected)
+    found = scan_request(body, rejected)
     if found is None:
         return
 
@@ -169,7 +169,7 @@ def is_read(raw: bytes) -> bool:
 def test_what_sdks_send_is_walked() -> None:
     body = sent(make_span().SerializeToString(), make_span().SerializeToString())
 
-    found = walked(body, Counter())
+    found = scan_request(body, Counter())
 
     assert found is not None
     assert [len(one.spans) for one in found] == [2]
@@ -207,7 +207,7 @@ def test_any_json_is_spans_or_refused(request: Any) -> None:
     except UnreadableRequest:
         return
 
-    taken = taken_apart(body)
+    taken = parse_request(body)
 
     assert read_whole(taken) == len(taken.spans)
 
@@ -257,6 +257,6 @@ def test_json_that_is_nested_without_end_costs_its_own_span_only() -> None:
         for value in ({}, nested)
     ]
 
-    taken = taken_apart(from_json(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})))
+    taken = parse_request(from_json(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})))
 
     assert (len(taken.spans), taken.rejected) == (1, {"a span that cannot be read": 1})

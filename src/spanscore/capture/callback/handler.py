@@ -29,7 +29,7 @@ from spanscore.capture.intake import Intake
 from spanscore.capture.other_scorers import ScorerIdentity, borrow, handlers
 from spanscore.core import context
 from spanscore.core.codecs import snapshot as codec
-from spanscore.core.codecs.snapshot import glance
+from spanscore.core.codecs.snapshot import estimate_size
 from spanscore.core.log import bases_of, class_name, log_internal_error, log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext
@@ -401,7 +401,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._event_queue.put(self.receiver, (root, 0, None, None), never_drop=True)
         else:
             root.kept_events = []
-            self._event_queue.rouse()  # so that the root is closed even if its end never comes
+            self._event_queue.wake_sleeper()  # so that the root is closed even if its end never comes
 
     def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
         """Return the sampling facts of a root that begins, and announce its conversation."""
@@ -658,7 +658,7 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
     if not root.record_content:
         return 0
     counted = root.counted_texts or set()
-    size_bytes = glance(run.input, counted) + glance(snapshot, counted)
+    size_bytes = estimate_size(run.input, counted) + estimate_size(snapshot, counted)
     root.counted_texts = counted or None  # most roots have no long text, and an empty set takes 216 bytes
     return size_bytes
 

@@ -35,7 +35,7 @@ from spanscore.capture.callback.spans import (
 from spanscore.capture.other_scorers import span_elsewhere
 from spanscore.core.codecs.langchain import flat_documents
 from spanscore.core.codecs.media import without_image_bytes
-from spanscore.core.codecs.sdk import exported
+from spanscore.core.codecs.sdk import encode_attributes
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import yield_gil
 from spanscore.core.log import error_text, log_internal_error, type_name
@@ -386,7 +386,7 @@ class Recorder:
             )
         except BaseException:  # noqa: BLE001  (fails closed, also for SystemExit: no content is exported)
             return {}
-        return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
+        return encode_attributes({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
 
 
 def _wall_ns(root: Root) -> int:

@@ -14,9 +14,9 @@ from spanscore.core.codecs.otlp_request import (
     ParsedRequest,
     UnreadableRequest,
     WireSpan,
-    kept,
+    copy_span,
+    copy_times,
     resource_of,
-    times_alone,
 )
 from spanscore.core.codecs.otlp_scan import TIMES_SIZE, SpanPlace
 from spanscore.core.printable import printable
@@ -113,7 +113,7 @@ class WireClaims:
             and not origin.scope_name.startswith(LOGFIRE)
         )
         if is_certain or root_role(RawAttributes(body, start, end), origin.scope_name) is RootRole.ROOT:
-            return times_alone(body, root, origin)
+            return copy_times(body, root, origin)
         return None
 
     def role(self, span: WireSpan) -> RootRole:
@@ -354,7 +354,7 @@ class RequestPartition:
         elif (root := self._dropped(self._body, place, origin)) is not None:
             self._begin(root, trace_id, span_id, parent_id)
             return
-        self.others.append((kept(self._body, place, origin), claimed))
+        self.others.append((copy_span(self._body, place, origin), claimed))
         self.size += claimed * (end - start)
 
     def _begin(self, root: WireSpan, trace_id: bytes, span_id: bytes, parent_id: bytes) -> None:

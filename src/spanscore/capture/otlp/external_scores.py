@@ -17,9 +17,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spanscore import semconv
 from spanscore.capture.otlp.claims import ScopeClaim
 from spanscore.capture.scopes import Role
-from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, WireSpan, kept, logs_from_json
+from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, WireSpan, copy_span, logs_from_json
 from spanscore.core.codecs.otlp_scan import SpanPlace
-from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, ContentRecord, log_records, record_of
+from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, ContentRecord, content_of_record, log_records
 from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
 from spanscore.core.codecs.text import plain_number
 from spanscore.core.job import ExternalCount, ExternalCounts
@@ -177,7 +177,7 @@ def _read_records(records: Iterable[tuple[str, Any]]) -> LogResults:
             if not results:
                 rejected[_NAMELESS] += 1
             results_by_record += [(_identify(record), result) for result in results]
-        elif (content_record := record_of(record, scope, attributes)) is not None:
+        elif (content_record := content_of_record(record, scope, attributes)) is not None:
             content.append(content_record)
     return LogResults(results_by_record, rejected, content)
 
@@ -312,7 +312,7 @@ class ExternalScores:
         if not marks and not ours:
             return []
         return [
-            kept(request.body, place, origin)
+            copy_span(request.body, place, origin)
             for (origin, places), claim in zip(request.places, claims, strict=True)
             for place in _select_in_scope(
                 request.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE

@@ -12,7 +12,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from spanscore.capture.otlp.claims import RequestPartition, UnsampledUnit
 from spanscore.core.codecs.job import is_copy, units_of
-from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, UnreadableRequest, WireSpan, kept, resource_of
+from spanscore.core.codecs.otlp_request import (
+    Origin,
+    ParsedRequest,
+    UnreadableRequest,
+    WireSpan,
+    copy_span,
+    resource_of,
+)
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.printable import printable
 from spanscore.core.sample import Samples
@@ -205,7 +212,7 @@ class UnitCopies:
         if True not in are_copies:
             return taken, (), ()
         marked = list(zip(taken.places, are_copies, strict=True))
-        private = [kept(taken.body, at, origin) for (origin, places), copy in marked if copy for at in places]
+        private = [copy_span(taken.body, at, origin) for (origin, places), copy in marked if copy for at in places]
         if not self.trusted:
             self.ignored += len(private)
             log_once("untrusted copies", f"copies of units came {_UNTRUSTED}")

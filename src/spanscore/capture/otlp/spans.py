@@ -23,7 +23,7 @@ from spanscore.capture.otlp.requests import (
 )
 from spanscore.capture.otlp.streams import Streams
 from spanscore.capture.scopes import Role
-from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, WireSpan, kept, span_data_of, trace_state_of
+from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, WireSpan, copy_span, span_data_of, trace_state_of
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.event_queue import yield_gil
@@ -252,7 +252,7 @@ class OtlpSpans:
         for (origin, places), (role, marked, _) in zip(taken.places, claims, strict=True):
             for place in () if role is _OURS else places:
                 if marked is None or marked(taken.body, place[4], place[5]) is not None:
-                    yield kept(taken.body, place, origin)
+                    yield copy_span(taken.body, place, origin)
 
     def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
         """Return the spans of units that may be scored, by the root of their trace or by a root that may begin with them."""
@@ -272,7 +272,7 @@ class OtlpSpans:
         has_state = trace_state != b""
         may = None if has_state or parent_id else self._sampler.preview_trace(trace_id)
         if may is None:
-            span = kept(body, root, origin)
+            span = copy_span(body, root, origin)
             may = self._may(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
         return None if may else self.claims.shortened(body, root, origin)
 

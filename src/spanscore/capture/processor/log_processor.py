@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.sdk._logs import LogRecordProcessor
 
 from spanscore.capture.processor.processor import SpanScorer
-from spanscore.core.codecs.otlp_span import emitted
+from spanscore.core.codecs.otlp_span import content_of_sdk_record
 from spanscore.core.log import log_internal_error
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ScoringLogRecordProcessor(LogRecordProcessor):
         """Keep a record that has content. Does not block; never raises."""
         try:
             scope = log_record.instrumentation_scope
-            content = emitted(log_record.log_record, "" if scope is None else scope.name)
+            content = content_of_sdk_record(log_record.log_record, "" if scope is None else scope.name)
             if content is not None:
                 self._spans.take_log(content)
         except Exception as error:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""Reads a file of human labels, as JSON lines or an export of ragas's annotations, into annotated samples."""
+"""Reads a file of human labels into labelled samples: spanscore's JSON lines, or an export of ragas's annotations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from json import JSONDecodeError
 from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias, get_args
+from typing import Any, Final, NoReturn, TypeAlias, get_args
 
 from spanscore.core.codecs.stored_sample import ID, KNOWN, sample_of
 from spanscore.core.codecs.text import json_in
@@ -19,56 +19,57 @@ from spanscore.errors import ConfigurationError, SampleError
 
 # --- ragas annotations ----------------------------------------------------------------------------------------------
 
-# ragas's annotations → labelled samples: the JSON that ``MetricAnnotation.from_json`` reads (ragas 0.2 and 0.3).
-#
-# It is ``{metric: [annotation, …]}``, or for one metric ``{"name": metric, "samples": […]}``; an annotation has
-# ``metric_input``, ``metric_output``, ``is_accepted`` and perhaps ``target``. The human's value is an accepted output;
-# otherwise the target; otherwise 1 - output for an output of 0 or 1, as in ragas's own optimizer. For every other rejected
-# output the right value is unknown, and the annotation is left out.
+# The export is the JSON that ``MetricAnnotation.from_json`` reads (ragas 0.2 and 0.3): ``{metric: [annotation, …]}``, or for
+# one metric ``{"name": metric, "samples": […]}``. An annotation has ``metric_input``, ``metric_output``, ``is_accepted`` and
+# perhaps ``target``. The human's value is the output if it is accepted; otherwise the target; otherwise 1 - output for an
+# output of 0 or 1, as in ragas's own optimizer. For other rejected outputs the right value is unknown: they are left out.
 
 
 def _ragas_annotations(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
     """Return the annotated samples in a file's text; None if it is not an export of ragas's annotations."""
-    held = _ragas_entries(text)
-    if held is None:
+    by_metric = _ragas_entries(text)
+    if by_metric is None:
         return None
-    chosen = metric or (next(iter(held)) if len(held) == 1 else "")
-    if chosen not in held:
-        raise ConfigurationError(f"{path} has annotations of {names_listed(sorted(held))}; choose one of these metrics")
-    return list(_read_ragas(held[chosen], chosen, path))
+    chosen = metric or (next(iter(by_metric)) if len(by_metric) == 1 else "")
+    if chosen not in by_metric:
+        names = names_listed(sorted(by_metric))
+        raise ConfigurationError(f"{path} has annotations of {names}; choose one of these metrics")
+    return list(_read_ragas(by_metric[chosen], chosen, path))
 
 
 def _ragas_entries(text: str) -> dict[str, list[Any]] | None:
+    """Return metric → its annotations; None if the text is not an export of ragas's annotations."""
     try:
-        found = json_in(text)
+        document = json_in(text)
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
-    held = {found["name"]: found["samples"]} if found.keys() == {"name", "samples"} else found
-    entries = (entry for value in held.values() for entry in (value if isinstance(value, list) else [None]))
-    return held if held and all(isinstance(entry, dict) and "metric_input" in entry for entry in entries) else None
+    is_one_metric = document.keys() == {"name", "samples"}
+    by_metric = {document["name"]: document["samples"]} if is_one_metric else document
+    entries = [entry for value in by_metric.values() for entry in (value if isinstance(value, list) else [None])]
+    are_annotations = all(isinstance(entry, dict) and "metric_input" in entry for entry in entries)
+    return by_metric if by_metric and are_annotations else None
 
 
 def _read_ragas(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
-    for place, annotation in enumerate(annotations, 1):
+    for position, annotation in enumerate(annotations, 1):
         try:
-            human = _human(annotation)
+            human = _human_value(annotation)
             if human is not None:
                 judged = {metric: JudgeResult(_number(annotation.get("metric_output")), None, "")}
-                yield AnnotatedSample(
-                    line=place, sample=sample_of(annotation["metric_input"]), human=human, judged=judged
-                )
+                sample = sample_of(annotation["metric_input"])
+                yield AnnotatedSample(line=position, sample=sample, human=human, judged=judged)
         except (SampleError, ConfigurationError) as error:
-            raise ConfigurationError(f"{path}: annotation {place} of {metric}: {error}") from error
+            raise ConfigurationError(f"{path}: annotation {position} of {metric}: {error}") from error
 
 
-def _human(values: Mapping[str, Any]) -> float | None:
-    output = _number(values.get("metric_output"))
-    if values.get("is_accepted"):
+def _human_value(annotation: Mapping[str, Any]) -> float | None:
+    output = _number(annotation.get("metric_output"))
+    if annotation.get("is_accepted"):
         return output
-    if values.get("target") is not None:
-        return _number(values["target"])
+    if annotation.get("target") is not None:
+        return _number(annotation["target"])
     return 1.0 - output if output in (0.0, 1.0) else None
 
 
@@ -80,17 +81,15 @@ def _number(value: Any) -> float:
 
 # --- annotation file ------------------------------------------------------------------------------------------------
 
-# A file of human labels → labelled samples: spanscore's JSON lines, or an export of ragas's annotations.
-#
 # A line is ``{"human": true, …}`` with, as needed, the fields of its sample, the judge's scores, and the ids of its unit.
-# All readers of labels read this one form. Errors name lines and keys, and quote no content.
+# Errors name lines and keys, and quote no content.
 #
-# A file only grows. A later label of the same name, unit and annotator replaces an earlier one, and a line with
+# Lines are only appended. A later label of the same name, unit and annotator replaces an earlier one, and a line with
 # ``"withdrawn": true`` removes it.
 
 DEFAULT_NAME = "user_feedback"
 """Name of a label without ``name``."""
-_OWN = (
+LABEL_KEYS: Final = (
     "human",
     "scores",
     "probability",
@@ -105,17 +104,16 @@ _OWN = (
     "withdrawn",
     "representative",
 )
-LABEL_KEYS = frozenset(_OWN)
 """Keys of a label in addition to the fields of its sample."""
-_KEYS = LABEL_KEYS | KNOWN | {ID}
+_KEYS = KNOWN | {*LABEL_KEYS, ID}
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("pass", "good", "yes", "true"), True),
     **dict.fromkeys(("fail", "bad", "no", "false"), False),
 }
 _VERDICT_LABELS: Mapping[object, Label] = {label: label for label in get_args(Label)}
 _TRACE_DIGITS, _SPAN_DIGITS = 32, 16
-_NAMED = 5
-"""Maximum number of wrong lines in an error."""
+_MOST_LINES = 5
+"""Maximum number of wrong lines that an error shows."""
 _Record: TypeAlias = Mapping[str, Any]
 
 
@@ -158,12 +156,12 @@ def read_annotations(path: str | Path, *, metric: str | None = None, name: str |
     """Return the samples of a file of labels, in order.
 
     If one annotator labelled one unit several times under one name, the last label counts: by ``when``, then by line. If the
-    last line withdraws the label, the unit has none.
+    last line withdraws the label, the unit has no label.
 
     Args:
         path: JSON lines, or JSON of ragas's ``MetricAnnotation`` or ``SingleMetricAnnotation``.
-        metric: the metric of ragas's annotations; None = the only one in the file.
-        name: name of the labels to return; None if the file has labels of one name only.
+        metric: metric of the returned annotations of ragas; None = the only metric of the file.
+        name: name of the labels that are returned; None = the only name in the file.
 
     Raises:
         ConfigurationError: the file cannot be read, or has errors; the message names the lines.
@@ -172,7 +170,7 @@ def read_annotations(path: str | Path, *, metric: str | None = None, name: str |
     annotations = _ragas_annotations(text, metric, path)
     if annotations is not None:
         return annotations
-    return _last_of_each(of_name(_read_annotations(_lines(text), path), name, path))
+    return _last_of_each(select_name(_read_annotations(_lines(text), path), name, path))
 
 
 def labels_so_far(path: Path, name: str) -> list[AnnotatedSample]:
@@ -194,7 +192,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 def annotated_records(records: Iterable[Any]) -> list[AnnotatedSample]:
     """Return records, read like the lines of a file, in order. An ``AnnotatedSample`` is unchanged.
 
-    All labels count, also several of one annotator on one unit. If a record withdraws a label, the last of each counts.
+    Without a withdrawn label, all labels count, also several of one annotator on one unit. Otherwise the last label of each
+    annotator on each unit counts, as in a file.
 
     Raises:
         ConfigurationError: there are no records, or they have errors; the message names their positions.
@@ -217,52 +216,60 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
 
 
 def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | ConfigurationError]]:
-    """Yield each label of a file of JSON lines with its line number, in order, or its error. A label must name its unit.
+    """Yield the line number of each label of a file of JSON lines, in order, with the label or its error.
 
-    Withdrawn labels are left out, with the lines that withdraw them.
+    Each label must name its unit. Withdrawn labels are left out, and so are the lines that withdraw them.
 
     Raises:
         ConfigurationError: the file cannot be read. Raised at the first label.
     """
-    read: list[tuple[int, Annotation | ConfigurationError]] = []
-    withdrawn: dict[object, tuple[int, int]] = {}
+    entries: list[tuple[int, Annotation | ConfigurationError]] = []
+    withdrawals: dict[object, tuple[int, int]] = {}  # time and line of the last one
     for number, line in _lines(_text(path)):
         try:
             record = _record(line)
             label = _check_unit(_label(record))
         except ConfigurationError as error:
-            read.append((number, error))
+            entries.append((number, error))
             continue
         if _is_withdrawn(record):
-            withdrawn[_identity(label)] = max(withdrawn.get(_identity(label), (0, 0)), (label.when_ns or 0, number))
+            last = withdrawals.get(_identity(label), (0, 0))
+            withdrawals[_identity(label)] = max(last, (label.when_ns or 0, number))
         else:
-            read.append((number, label))
-    for number, entry in read:
-        if isinstance(entry, Annotation) and (entry.when_ns or 0, number) < withdrawn.get(_identity(entry), (0, 0)):
+            entries.append((number, label))
+    for number, entry in entries:
+        if isinstance(entry, Annotation) and (entry.when_ns or 0, number) < withdrawals.get(_identity(entry), (0, 0)):
             continue
         yield number, entry
 
 
-def _check_unit(human_label: Annotation) -> Annotation:
-    if human_label.unit is None and human_label.key is None:
+def _check_unit(label: Annotation) -> Annotation:
+    if not _has_unit(label):
         raise ConfigurationError("its unit is missing: give trace_id and span_id, or key")
-    return human_label
+    return label
 
 
-def of_name(read: list[AnnotatedSample], name: str | None, path: str | Path) -> list[AnnotatedSample]:
-    """Return the labels of one name; None if all labels have the same name.
+def _has_unit(label: Annotation) -> bool:
+    return label.unit is not None or label.key is not None
+
+
+def select_name(samples: list[AnnotatedSample], name: str | None, path: str | Path) -> list[AnnotatedSample]:
+    """Return the labels of one name.
+
+    Args:
+        samples: the labelled samples of a file.
+        name: the name; None = the only name of the labels.
+        path: path of the file, for messages.
 
     Raises:
-        ConfigurationError: the labels have several names, or no label has this one.
+        ConfigurationError: the labels have several names without a ``name``, or no label has this name.
     """
-    names = sorted({labelled.label.name for labelled in read if labelled.label is not None})
+    names = sorted({sample.label.name for sample in samples if sample.label is not None})
     if name is None and len(names) > 1:
         raise ConfigurationError(f"{path} has labels of several names, choose one: {names_listed(names)}")
     if name is not None and name not in names:
         raise ConfigurationError(f"{path} has no label named {name!r}; there are: {names_listed(names)}")
-    return [
-        labelled for labelled in read if name is None or (labelled.label is not None and labelled.label.name == name)
-    ]
+    return [sample for sample in samples if name is None or (sample.label is not None and sample.label.name == name)]
 
 
 def _text(path: str | Path) -> str:
@@ -277,32 +284,32 @@ def _text(path: str | Path) -> str:
 def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
     if not faults:
         return ConfigurationError(f'{path} has no labels; a line is {{"human": true, …}}')
-    more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
+    more = [f"  and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
     count = format_count(len(faults), "wrong line")
-    return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_NAMED], *more]))
+    return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_MOST_LINES], *more]))
 
 
-def _last_of_each(read: list[AnnotatedSample]) -> list[AnnotatedSample]:
+def _last_of_each(samples: list[AnnotatedSample]) -> list[AnnotatedSample]:
+    """Return the last label of each name, unit and annotator, in the order of lines, unless it is withdrawn."""
     last: dict[object, AnnotatedSample] = {}
     # The order is stable: of labels with one time, the later line counts.
-    for labelled in sorted(read, key=lambda labelled: (labelled.label and labelled.label.when_ns) or 0):
-        label = labelled.label
-        has_unit = label is not None and (label.unit is not None or label.key is not None)
-        last[_identity(label) if label is not None and has_unit else labelled.line] = labelled
-    return sorted((label for label in last.values() if not label.withdrawn), key=lambda labelled: labelled.line)
+    for sample in sorted(samples, key=lambda sample: (sample.label and sample.label.when_ns) or 0):
+        label = sample.label
+        last[_identity(label) if label is not None and _has_unit(label) else sample.line] = sample
+    return sorted((sample for sample in last.values() if not sample.withdrawn), key=lambda sample: sample.line)
 
 
-def _identity(human_label: Annotation) -> object:
-    return human_label.name, human_label.unit, human_label.key, human_label.annotator
+def _identity(label: Annotation) -> object:
+    return label.name, label.unit, label.key, label.annotator
 
 
-def _read_record(number: int, given: Any) -> AnnotatedSample:
-    record = _record(given)
+def _read_record(number: int, value: Any) -> AnnotatedSample:
+    record = _record(value)
     label = _label(record)
-    held = KNOWN & {name for name, value in record.items() if value is not None}
+    has_sample = any(record.get(name) is not None for name in KNOWN)
     return AnnotatedSample(
         line=number,
-        sample=sample_of(record) if held else None,
+        sample=sample_of(record) if has_sample else None,
         human=label.value,
         judged=_read_results(record.get("scores")),
         group=_optional(record, "session", _a_text) or _optional(record, "trace_id", _a_text),
@@ -327,16 +334,16 @@ def _record(value: Any) -> _Record:
         raise ConfigurationError(f"a label is an object with keys, not a {type(record).__name__}")
     unknown = [name for name in record if name not in _KEYS]
     if unknown:
-        raise ConfigurationError(f"no such key: {_meant(unknown)}")
+        raise ConfigurationError(f"no such key: {_describe_unknown(unknown)}")
     return record
 
 
-def _meant(unknown: list[str]) -> str:
+def _describe_unknown(keys: list[str]) -> str:
     """Return the first unknown key with a similar one, or with all keys; and the number of further unknown keys."""
-    near = did_you_mean(unknown[0], sorted(_KEYS))
-    more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-    meant = f"; {near}" if near else f". Keys are {', '.join(_OWN)}, id, a sample's fields"
-    return f"{unknown[0]!r}{more}{meant}"
+    similar = did_you_mean(keys[0], sorted(_KEYS))
+    more = f", and {len(keys) - 1} more" if len(keys) > 1 else ""
+    hint = f"; {similar}" if similar else f". Keys are {', '.join(LABEL_KEYS)}, id, a sample's fields"
+    return f"{keys[0]!r}{more}{hint}"
 
 
 def _label(record: _Record) -> Annotation:
@@ -356,6 +363,7 @@ def _label(record: _Record) -> Annotation:
 
 
 def _unit(record: _Record) -> UnitKey | None:
+    """Return the unit's key; None without a span id. A trace id alone is valid: it groups labels."""
     trace, span = record.get("trace_id"), record.get("span_id")
     if span is not None and trace is None:
         raise ConfigurationError("span_id without trace_id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -22,8 +22,8 @@ from spanscore.core.codecs.otlp_request import (
     span_data_of,
     with_attributes,
 )
-from spanscore.core.codecs.otlp_span import IS_REMOTE, KINDS, SAYS_REMOTE
-from spanscore.core.codecs.sdk import STATUS, WireAttributes, exported
+from spanscore.core.codecs.otlp_span import HAS_IS_REMOTE, IS_REMOTE, KINDS
+from spanscore.core.codecs.sdk import STATUS, WireAttributes, encode_attributes
 from spanscore.core.codecs.text import jsonable, safe_text, wire_values
 from spanscore.core.job import Decision, Job
 from spanscore.core.log import type_name
@@ -43,17 +43,17 @@ from spanscore.core.span import (
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
-# Jobs ↔ JSON: a waiting unit with its scores so far, on a disk for another process.
+# Jobs, scores and samples ↔ JSON documents, which other processes read from a spool.
 #
-# One object each, ``version: 1``; ids as hex, thresholds as 14 hex digits as in ``tracestate``. Sampling decisions are stored
-# unchanged, so a reader of a job neither samples nor weighs it again. Unknown fields of a newer writer are ignored; a document
+# A document is one object with ``version: 1``; ids are hex, thresholds 14 hex digits as in ``tracestate``. Sampling decisions
+# are stored unchanged, so a reader of a job does not sample it again. Unknown fields of a newer writer are ignored; a document
 # of another version is rejected.
 
 VERSION: Final = 1
 _TRACE_ID, _SPAN_ID, _THRESHOLD = 32, 16, 14
 """Numbers of hex digits."""
 _LEVELS: Final = 4
-"""Levels above a message: the document, its samples, a conversation, its messages."""
+"""Number of levels above a message: the document, its samples, a conversation, its messages."""
 _Stored: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -72,22 +72,19 @@ class UnreadableJob:
 def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     """Return a job as one JSON object, without the fields that only this process can use (``taken_s``, ``held_until_s``).
 
-    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``. Spans without a resource
-    get that of this process, because the scoring process may have another release or service name.
+    Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``.
+
+    Args:
+        job: the job.
+        resource: resource of this process, for spans without a resource, because the process that scores the job may have
+            another release or service name; None = such spans get no resource.
     """
-    unit, undecided = _fields_of(job.unit), job.undecided
-    facts = None
-    if undecided is not None:
-        codecs = _CODECS[SamplingContext]
-        facts = {
-            name: codecs[name].write(value) if name in codecs and value is not None else value
-            for name, value in undecided._asdict().items()
-        }
+    unit, facts = _fields_of(job.unit), None if job.undecided is None else _fields_of(job.undecided)
     if resource is not None:
         for span in unit["spans"]:
             span.setdefault("resource", dict(resource))
-        if facts is not None and facts["service_name"] is None:
-            facts["service_name"] = resource.get(semconv.SERVICE_NAME)
+        if facts is not None:
+            facts.setdefault("service_name", resource.get(semconv.SERVICE_NAME))
     return _dump(
         {
             "version": VERSION,
@@ -107,14 +104,12 @@ def job_of(document: bytes) -> Job | UnreadableJob:
 
 def _read_job(stored: _Stored) -> Job:
     undecided = stored.get("undecided")
-    if undecided is not None:
-        undecided = SamplingContext(**_values(SamplingContext, SamplingContext._fields, undecided))
     return Job(
-        _made(Unit, stored["unit"]),
-        _made(Samples, stored["samples"]),
-        {name: _made(Decision, decision) for name, decision in stored["decisions"].items()},
+        _make(Unit, stored["unit"]),
+        _make(Samples, stored["samples"]),
+        {name: _make(Decision, decision) for name, decision in stored["decisions"].items()},
         stored["size_bytes"],
-        undecided=undecided,
+        undecided=None if undecided is None else _make(SamplingContext, undecided),
         delegated=True,
     )
 
@@ -126,7 +121,7 @@ def json_of_scores(scores: Sequence[Score]) -> bytes:
 
 def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
     """Return the scores of a document, or the reason why it cannot be decoded."""
-    return _read(document, lambda stored: tuple(_made(Score, score) for score in stored["scores"]))
+    return _read(document, lambda stored: tuple(_make(Score, score) for score in stored["scores"]))
 
 
 def json_of_samples(samples: Samples) -> bytes:
@@ -136,7 +131,7 @@ def json_of_samples(samples: Samples) -> bytes:
 
 def samples_of(document: bytes) -> Samples | UnreadableJob:
     """Return the samples of a document, or the reason why it cannot be decoded."""
-    return _read(document, lambda stored: _made(Samples, stored["samples"]))
+    return _read(document, lambda stored: _make(Samples, stored["samples"]))
 
 
 def _dump(document: Any) -> bytes:
@@ -162,7 +157,7 @@ def _read(document: bytes, read: Callable[[_Stored], T]) -> T | UnreadableJob:
         if (version := stored["version"]) != VERSION:
             return UnreadableJob(f"it has version {version!r}, and this spanscore reads {VERSION}"[:100])
         return read(stored)
-    except Exception as error:  # noqa: BLE001  (any content is possible; the class only, because a text may quote)
+    except Exception as error:  # noqa: BLE001  (any content is possible; without the error's text, which may quote it)
         return UnreadableJob(f"it cannot be read ({type_name(error)})")
 
 
@@ -177,7 +172,7 @@ class _Codec(NamedTuple):
 
 
 def _fields_of(thing: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that differ from their defaults."""
+    """Return the fields of a dataclass or a named tuple that differ from their defaults."""
     kind: Any = type(thing)
     codecs, written = _codecs_of(kind), dict[str, Any]()
     for name, default in _defaults(kind):
@@ -193,17 +188,13 @@ def _fields_of(thing: Any) -> dict[str, Any]:
     return written
 
 
-def _made(kind: Callable[..., T], stored: _Stored) -> T:
-    """Make a dataclass from the present fields of a JSON object; missing fields have their defaults."""
-    return kind(**_values(kind, [name for name, _ in _defaults(kind)], stored))
-
-
-def _values(kind: Any, names: Iterable[str], stored: _Stored) -> dict[str, Any]:
-    values = {name: stored[name] for name in names if name in stored}
+def _make(kind: Callable[..., T], stored: _Stored) -> T:
+    """Make a dataclass or a named tuple from the present fields of a JSON object; missing fields have their defaults."""
+    values = {name: stored[name] for name, _ in _defaults(kind) if name in stored}
     for name, codec in _codecs_of(kind).items():
         if values.get(name) is not None:
             values[name] = codec.read(values[name])
-    return values
+    return kind(**values)
 
 
 @cache
@@ -213,20 +204,24 @@ def _codecs_of(kind: Any) -> Mapping[str, _Codec]:
 
 @cache
 def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
-    made = ((field, field.default_factory) for field in fields(kind) if field.init)
-    return tuple((field.name, field.default if factory is MISSING else factory()) for field, factory in made)
+    """Return the name and the default of each field; ``MISSING`` = no default."""
+    if not is_dataclass(kind):
+        return tuple((name, kind._field_defaults.get(name, MISSING)) for name in kind._fields)
+    factories = ((field, field.default_factory) for field in fields(kind) if field.init)
+    return tuple((field.name, field.default if factory is MISSING else factory()) for field, factory in factories)
 
 
 def _hex(digits: int) -> _Codec:
     return _Codec(lambda number: f"{number:0{digits}x}", lambda text: int(text, 16))
 
 
-def _each(codec: _Codec) -> _Codec:
+def _tuple_of(codec: _Codec) -> _Codec:
+    """Return the codec of a tuple of values; an empty tuple is left out."""
     return _Codec(lambda values: [*map(codec.write, values)] or None, lambda stored: tuple(map(codec.read, stored)))
 
 
-def _one(kind: Callable[..., Any]) -> _Codec:
-    return _Codec(_fields_of, partial(_made, kind))
+def _object_of(kind: Callable[..., Any]) -> _Codec:
+    return _Codec(_fields_of, partial(_make, kind))
 
 
 def _write_key(key: UnitKey) -> list[str]:
@@ -250,14 +245,14 @@ def _read_decided(stored: _Stored) -> dict[str, UpstreamDecision]:
 
 
 def _read_span(stored: _Stored) -> SpanData:
-    return _made(SpanData, {"parent_id": None, **stored})
+    return _make(SpanData, {"parent_id": None, **stored})
 
 
 # --- samples ---------------------------------------------------------------------------------------------------
 
 
 def _write_model(model: BaseModel) -> dict[str, Any]:
-    """Return a model's fields. pydantic's own serializer fails at a value that is not of the field's type (2.9)."""
+    """Return a model's fields. pydantic's own serializer (2.9) raises for a value that is not of the field's type."""
     written = {name: _write_value(getattr(model, name)) for name in type(model).model_fields}
     return {name: value for name, value in written.items() if value is not None}
 
@@ -284,23 +279,23 @@ def _read_model(kind: type[BaseModel], stored: _Stored) -> BaseModel:
 def _remove(stored: Any, place: tuple[int | str, ...]) -> None:
     for part in place[:-1]:
         has_part = isinstance(stored, list) or part in stored
-        stored = stored[part] if has_part else stored  # pydantic puts the type of a message behind its position
+        stored = stored[part] if has_part else stored  # in pydantic's place, the type of a message follows its position
     del stored[place[-1]]
 
 
 _KEY: Final = _Codec(_write_key, _read_key)
-_PAIRS: Final = _each(_Codec(list, tuple))
+_PAIRS: Final = _tuple_of(_Codec(list, tuple))
 _OUTCOME: Final = _Codec(Outcome, Outcome)
 _DECIDED: Final = _Codec(_write_decided, _read_decided)
-_CALLS: Final = _each(_one(JudgeCall))
+_CALLS: Final = _tuple_of(_object_of(JudgeCall))
 _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
     Unit: {
         "key": _KEY,
         "spans": _Codec(lambda spans: [*map(_fields_of, spans)], lambda stored: tuple(map(_read_span, stored))),
-        "session": _one(Session),
-        "inner": _one(InnerGroup),
+        "session": _object_of(Session),
+        "inner": _object_of(InnerGroup),
     },
-    Session: {"key": _KEY, "links": _each(_KEY)},
+    Session: {"key": _KEY, "links": _tuple_of(_KEY)},
     SpanData: {
         "trace_id": _hex(_TRACE_ID),
         "span_id": _hex(_SPAN_ID),
@@ -308,7 +303,7 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "attributes": _Codec(lambda attributes: dict(attributes) or None, dict),
         "metadata": _Codec(lambda metadata: jsonable(dict(metadata)) or None, dict),  # the application's own objects
         "resource": _Codec(dict, dict),
-        "events": _each(_Codec(lambda event: [event[0], dict(event[1])], tuple)),
+        "events": _tuple_of(_Codec(lambda event: [event[0], dict(event[1])], tuple)),
         "no_content": _Codec(list, lambda stored: NoContent(*stored)),
         "decided": _DECIDED,
     },
@@ -318,7 +313,7 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
         "models": _Codec(sorted, frozenset),
         "decided": _DECIDED,
         "sampled_by": _KEY,
-        "inner": _one(InnerGroup),
+        "inner": _object_of(InnerGroup),
     },
     Samples: {
         "single_turn": _Codec(_write_model, partial(_read_model, SingleTurnSample)),
@@ -334,30 +329,31 @@ _CODECS: Final[Mapping[type, Mapping[str, _Codec]]] = {
     },
     Score: {
         "outcome": _OUTCOME,
-        "scale": _Codec(lambda scale: _fields_of(scale) | {"range": scale.range}, partial(_made, Scale)),
+        "scale": _Codec(lambda scale: _fields_of(scale) | {"range": scale.range}, partial(_make, Scale)),
         "missing": _Codec(lambda missing: list(missing) or None, tuple),
         "usage": _Codec(lambda usage: _CALLS.write(usage.calls), lambda stored: Usage(_CALLS.read(stored))),
-        "votes": _one(Votes),
-        "jury": _one(JuryVotes),
+        "votes": _object_of(Votes),
+        "jury": _object_of(JuryVotes),
         "threshold": _hex(_THRESHOLD),
     },
     JuryVotes: dict.fromkeys(("models", "values", "left_out"), _Codec(list, tuple)),
     Scale: dict.fromkeys(("range", "categories", "bad"), _Codec(list, tuple)),  # None differs from the default range
-    JudgeCall: {"transcript": _one(Transcript)},
+    JudgeCall: {"transcript": _object_of(Transcript)},
 }
 """Class → its fields that JSON cannot represent directly."""
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------
 
-# Units ↔ copies on the wire: one OTLP request each, with content, and with the sampling decisions on the root.
+# Units ↔ copies for remote scoring: one OTLP request each, with content, and with the sampling decisions on the root.
 #
-# Attributes have GenAI names, from whichever instrumentation, so a reader of a copy needs no normalizer.
+# Attributes have GenAI names, whatever the instrumentation is, so a reader of a copy needs no normalizer.
 
 _NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
 _SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
-_OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
-_REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: SAYS_REMOTE, True: IS_REMOTE}
+_MARKS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
+"""Prefixes of the attributes that only copies have."""
+_REMOTE_FLAGS: Final[Mapping[bool | None, int]] = {None: 0, False: HAS_IS_REMOTE, True: IS_REMOTE}
 
 
 def request_of_unit(
@@ -383,12 +379,12 @@ def request_of_unit(
         marks[_SAMPLES] = str(json_of_samples(samples), "utf-8", "replace")
     spans = list[tuple[Origin, bytes]]()
     for span in unit.spans:
-        attributes = exported(content[span.span_id]) | {semconv.FORWARDED_UNIT: f"{unit.key.span_id:016x}"}
+        attributes = encode_attributes(content[span.span_id]) | {semconv.FORWARDED_UNIT: f"{unit.key.span_id:016x}"}
         if span.no_content is not None:
             attributes[_NO_CONTENT] = [*span.no_content]
         if span.span_id == unit.key.span_id:
             attributes |= marks
-        spans.append((_origin(span, resource), with_attributes(_bare(span), attributes)))
+        spans.append((_origin(span, resource), with_attributes(_span_message(span), attributes)))
     return request_of(spans)
 
 
@@ -415,21 +411,22 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
         else:
             by_unit.setdefault(key, []).append(data)
     units = list[tuple[Unit, Samples | None]]()
-    for key, of_one in by_unit.items():
+    for key, data_of_unit in by_unit.items():
         try:
-            units.append((_make_unit(key, of_one), _samples_in(of_one)))
+            units.append((_make_unit(key, data_of_unit), _samples_in(data_of_unit)))
         except (ValueError, TypeError) as error:
             unreadable(error)
     return units
 
 
 def _origin(span: SpanData, resource: Mapping[str, Any]) -> Origin:
-    whose = wire_values(resource if span.resource is None else span.resource)
+    attributes = wire_values(resource if span.resource is None else span.resource)
     scope = InstrumentationScope(name=safe_text(span.scope)).SerializeToString()
-    return Origin(resource_message({**whose, semconv.FORWARDED_UNIT: True}), scope, span.scope)
+    return Origin(resource_message({**attributes, semconv.FORWARDED_UNIT: True}), scope, span.scope)
 
 
-def _bare(span: SpanData) -> bytes:
+def _span_message(span: SpanData) -> bytes:
+    """Return a span without attributes as a ``Span`` message."""
     message: Any = Span(  # the stubs know enums by their names alone
         trace_id=span.trace_id.to_bytes(16),
         span_id=span.span_id.to_bytes(8),
@@ -447,8 +444,7 @@ def _bare(span: SpanData) -> bytes:
 
 def _make_unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
     resource = {name: value for name, value in (spans[0].resource or {}).items() if name != semconv.FORWARDED_UNIT}
-    read = tuple(_as_it_was(span, resource) for span in sorted(spans, key=lambda span: span.start_ns))
-    unit = Unit(key, read)
+    unit = Unit(key, tuple(_without_marks(span, resource) for span in sorted(spans, key=lambda span: span.start_ns)))
     if unit.root is None:
         raise ValueError("a copy without its root")
     return replace(unit, eligible_metrics=frozenset(unit.root.decided or {}))
@@ -464,10 +460,11 @@ def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
     return samples
 
 
-def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
+def _without_marks(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
+    """Return a span of a copy as the application's span, with the values of its marks."""
     attributes = span.attributes
-    came = attributes.wire if isinstance(attributes, WireAttributes) else attributes  # unparsed
-    marks: dict[str, Any] = {name: value for name, value in came.items() if name.startswith(_OURS)}
+    received = attributes.wire if isinstance(attributes, WireAttributes) else attributes  # unparsed
+    marks: dict[str, Any] = {name: value for name, value in received.items() if name.startswith(_MARKS)}
     decided = dict[str, UpstreamDecision]()
     for name, mark in marks.items():
         if name.startswith(semconv.SAMPLING_DECISION):

@@ -1,6 +1,11 @@
-"""Renders LangChain's values as attributes of the GenAI conventions and of OpenInference: messages, documents, token usage.
+"""Renders LangChain's values as attributes of spans, by the conventions for GenAI and by OpenInference's.
 
-The values are snapshots, which ``snapshot.py`` takes on the application's thread. This module runs on the span thread.
+The values are snapshots, which ``snapshot.py`` takes on the application's thread. This module runs on the span thread:
+
+- attributes of a model's span without content: model, parameters, token usage;
+- messages, documents and other values in JSON;
+- content attributes of each kind of span;
+- OpenInference's attributes for retrieved documents.
 """
 
 from __future__ import annotations
@@ -25,8 +30,9 @@ from spanscore.core.codecs.messages import (
     call_part,
     dict_message,
     is_message,
-    joined,
-    parts,
+    join_text_blocks,
+    langchain_message,
+    parts_of,
     response_part,
     role_of,
     sample_messages,
@@ -35,7 +41,7 @@ from spanscore.core.codecs.messages import (
 from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
 from spanscore.core.codecs.text import (
     MAX_CHARS,
-    Special,
+    Unfold,
     as_text,
     fits_wire,
     jsonable,
@@ -50,7 +56,7 @@ from spanscore.core.sample import HumanMessage as SampleHumanMessage
 from spanscore.core.sample import Message, MultiTurnSample, SingleTurnSample
 from spanscore.errors import SampleError
 
-# --- usage ----------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------------------------
 
 # Providers report tokens in four places, under different names: ``usage_metadata`` on the message (LangChain's own
 # form, preferred), ``llm_output``, ``response_metadata`` and ``generation_info``.
@@ -58,7 +64,7 @@ from spanscore.errors import SampleError
 _LANGCHAIN_IDS = ("lc_run-", "run-")
 """Prefixes of message ids that LangChain itself makes, not the provider."""
 _Place: TypeAlias = str | tuple[str, str]
-"""A key, or the key of a part and a key in it."""
+"""Place of a count in a usage report: its key; or the key of an inner dict, and its key there."""
 _TOKENS: Mapping[str, tuple[_Place, ...]] = {
     semconv.USAGE_INPUT_TOKENS: (
         "input_tokens",
@@ -89,17 +95,18 @@ _TOKENS: Mapping[str, tuple[_Place, ...]] = {
         "thoughts_token_count",
     ),
 }
-"""Attribute → its places in a usage report: LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
+"""Attribute → the places of its count, by rank: LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
 _RANKS: Mapping[_Place, tuple[str, int]] = {
     place: (name, rank) for name, places in _TOKENS.items() for rank, place in enumerate(places)
 }
-"""Place of a count in a report → its attribute, and the rank of the place among those of the attribute."""
-_PARTS: Mapping[str, tuple[str, ...]] = {
+"""Place of a count → its attribute, and the rank of the place."""
+_INNER_KEYS: Mapping[str, tuple[str, ...]] = {
     outer: tuple(place[1] for place in _RANKS if isinstance(place, tuple) and place[0] == outer)
     for outer in [place[0] for place in _RANKS if isinstance(place, tuple)]
 }
-"""Part of a report → the keys that are read in it."""
-_REPORTS = ("token_usage", "usage", "usage_metadata", "amazon-bedrock-invocationMetrics")
+"""Key of an inner dict of a report → the keys that are read in it."""
+_REPORT_KEYS = ("token_usage", "usage", "usage_metadata", "amazon-bedrock-invocationMetrics")
+"""Keys of a usage report inside another value."""
 _FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 
@@ -135,7 +142,7 @@ def chat_attributes(
 
 
 def _subgraph(namespace: Any) -> str | None:
-    """Return the node with the subgraph that contains a run (``math_expert:…|agent:…`` → ``math_expert``): often an agent."""
+    """Return the node of the subgraph that contains a run (``math_expert:…|agent:…`` → ``math_expert``): often an agent."""
     outer_nodes = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
     return safe_text(outer_nodes[-1].partition(":")[0]) if outer_nodes else None
 
@@ -171,9 +178,9 @@ def _add_response(values: dict[str, Any], generation: GenerationSnapshot) -> Non
         _add_tokens(values, [usage, llm_output, reported, info])
 
 
-def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
-    """Read only the first report with input or output tokens, because two reports may count differently."""
-    for report in filter(None, _reports(places)):
+def _add_tokens(values: dict[str, Any], sources: Iterable[Any]) -> None:
+    """Add the counts of the first report with input or output tokens: two reports may count differently."""
+    for report in filter(None, _reports(sources)):
         counts = _counts(report)
         if semconv.USAGE_INPUT_TOKENS in counts or semconv.USAGE_OUTPUT_TOKENS in counts:
             values |= {name: _whole(counts[name][1]) for name in _TOKENS if name in counts}
@@ -181,20 +188,21 @@ def _add_tokens(values: dict[str, Any], places: Iterable[Any]) -> None:
 
 
 def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
-    counts: dict[str, tuple[int, float]] = {}  # each count from its first place; most places are missing
-    for key, value in report.copy().items():  # the application may own and edit it
+    """Return attribute → rank and count, from the place with the lowest rank."""
+    counts: dict[str, tuple[int, float]] = {}
+    for key, value in report.copy().items():  # a copy, because the application may own and edit the report
         if type(key) is not str or value is None:
             continue
         if key in _RANKS:
-            _rank(counts, key, value)
-        elif key in _PARTS:
-            part = _dict(value)
-            for inner in _PARTS[key]:
-                _rank(counts, (key, inner), part.get(inner))
+            _add_count(counts, key, value)
+        elif key in _INNER_KEYS:
+            details = _dict(value)
+            for inner in _INNER_KEYS[key]:
+                _add_count(counts, (key, inner), details.get(inner))
     return counts
 
 
-def _rank(counts: dict[str, tuple[int, float]], place: _Place, value: Any) -> None:
+def _add_count(counts: dict[str, tuple[int, float]], place: _Place, value: Any) -> None:
     name, rank = _RANKS[place]
     if (
         value is not None
@@ -204,31 +212,31 @@ def _rank(counts: dict[str, tuple[int, float]], place: _Place, value: Any) -> No
         counts[name] = rank, count
 
 
-def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    for outer in map(_dict, places):
-        yield outer
-        yield from (_dict(outer.get(name)) for name in _REPORTS)
+def _reports(sources: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for source in map(_dict, sources):
+        yield source
+        yield from (_dict(source.get(key)) for key in _REPORT_KEYS)
 
 
-def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
-    for key in keys if place else ():
-        value = place.get(key)
-        if value is not None and (count := plain_number(value)) is not None:  # most keys are missing
-            return count
+def _first_number(fields: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+    for key in keys if fields else ():
+        value = fields.get(key)
+        if value is not None and (number := plain_number(value)) is not None:  # most keys are missing
+            return number
     return None
 
 
-def _dict(place: Any) -> dict[str, Any]:
-    if type(place) is dict:
-        return place
-    if place is None:  # a check against an abstract class takes a microsecond
+def _dict(value: Any) -> dict[str, Any]:
+    if type(value) is dict:
+        return value
+    if value is None:  # a check against an abstract class takes a microsecond
         return {}
-    return plain_dict(place) if is_a(place, dict) else {}
+    return plain_dict(value) if is_a(value, dict) else {}
 
 
-def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    for key in keys if place else ():  # many reports are empty
-        value = place.get(key)
+def _first_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys if fields else ():  # many reports are empty
+        value = fields.get(key)
         if value is None:  # most keys are missing
             continue
         if type(value) is str and value.isascii():  # most texts are; they need no ``safe_text``
@@ -253,13 +261,13 @@ def _provider(name: str | None) -> str | None:
     return safe_text(name.removeprefix("Chat").lower()) or None if name and name.startswith("Chat") else None
 
 
-# --- render ---------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------------------------
 
 MAX_MESSAGES = 2_000
 """Maximum number of rendered messages; of a longer conversation only the last messages are rendered."""
 ROLES: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
 _PARTS_DEPTH: Final = 2
-"""Levels of nesting above a message's parts: the message and its list of parts. ``jsonable`` limits the depth."""
+"""Number of levels above a message's parts: the message and its list of parts. ``jsonable`` limits the depth."""
 
 
 def render_messages(value: Any) -> list[dict[str, Any]]:
@@ -273,7 +281,7 @@ def render_messages(value: Any) -> list[dict[str, Any]]:
 
 
 def render_value(value: Any) -> Any:
-    """Return a snapshot as a JSON-able value: documents, messages and commands in their forms. Never raises."""
+    """Return a snapshot as a JSON-able value, with its documents, messages and commands as dicts. Never raises."""
     return jsonable(value, _UNFOLD)
 
 
@@ -337,36 +345,22 @@ def _message(item: Any) -> dict[str, Any] | None:
         return None
     if is_a(item, dict):
         return dict_message(item)
-    return {"role": role_of(item[0]), "parts": parts(item[1])}
+    return {"role": role_of(item[0]), "parts": parts_of(item[1])}
 
 
 def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
     fields = _fields_of(message)
     kind = fields["type"].removesuffix("MessageChunk")
-    if kind == "remove":
-        return None
     role = role_of(kind) or fields.get("role", kind)
-    origin = _origin_of(fields, is_human=is_a(message, HumanMessage))
-    if role == TOOL:
-        return {"role": TOOL, "parts": [response_part(fields, content)], **origin}
-    calls = [call_part(call) for call in rest or ()]
-    content_parts = parts(content, calls_apart=bool(calls))
-    return {"role": role_of(role) or role, "parts": [*content_parts, *calls], **origin}
+    return langchain_message(role, fields, content, rest, is_human=is_a(message, HumanMessage))
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
 """Fields of a message, also of the application's own class, without running its properties."""
 
 
-def _origin_of(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
-    """Return the fields on a message's origin: author's name, middleware that made it, id of a human message."""
-    made = fields["additional_kwargs"].get(MADE)
-    shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
-    return {key: value for key, value in shown.items() if value}
-
-
 class _MessageItem(types.Snapshot):
-    """(value,): makes ``jsonable`` render the value as a message."""
+    """(value,): a value that ``jsonable`` renders as a message."""
 
     __slots__ = ()
 
@@ -382,11 +376,11 @@ def _unfold_document(document: types.DocumentSnapshot) -> dict[str, Any]:
 
 
 def _unfold_command(command: types.CommandSnapshot) -> dict[str, Any]:
-    named = zip(("resume", "update", "goto"), command, strict=True)
-    return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
+    fields = zip(("resume", "update", "goto"), command, strict=True)
+    return {"type": "Command", **{name: value for name, value in fields if value is not None and value != ()}}
 
 
-_UNFOLD: Mapping[type, Special] = {
+_UNFOLD: Mapping[type, Unfold] = {
     _MessageItem: lambda item: _message(item[0]),
     types.ThreadSnapshot: _unfold_messages,
     types.MessageSnapshot: _message,
@@ -398,8 +392,10 @@ _UNFOLD: Mapping[type, Special] = {
 }
 
 
-# --- langchain ------------------------------------------------------------------------------------------------------
+# --- content of spans -----------------------------------------------------------------------------------------------
 
+# A LangChain value → its attribute, or its form in one:
+#
 #     list of messages, prompt, {"messages": …}    gen_ai.input.messages / gen_ai.output.messages
 #     any other value, and a state's other keys    input.value / output.value
 #     a document                                   {"page_content", "id", "metadata"}
@@ -423,20 +419,20 @@ def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTur
         >>> sample_from_messages([HumanMessage("Capital of France?"), AIMessage("Paris.")]).response
         'Paris.'
     """
-    shown = render_messages(snapshot_tool_output(list(messages)))
-    sample = _sample_of(sample_messages(map(mark_media, shown)))
-    return add_images(sample, lambda: dict(images_in(shown)))
+    rendered = render_messages(snapshot_tool_output(list(messages)))
+    sample = _sample_of(sample_messages(map(mark_media, rendered)))
+    return add_images(sample, lambda: dict(images_in(rendered)))
 
 
-def _sample_of(rendered: list[Message]) -> SingleTurnSample | MultiTurnSample:
-    humans = [message for message in rendered if isinstance(message, SampleHumanMessage)]
-    answers = [message for message in rendered if isinstance(message, SampleAIMessage)]
-    if len(humans) <= 1 and len(answers) == len(rendered) - len(humans) and not any(a.tool_calls for a in answers):
+def _sample_of(messages: list[Message]) -> SingleTurnSample | MultiTurnSample:
+    humans = [message for message in messages if isinstance(message, SampleHumanMessage)]
+    answers = [message for message in messages if isinstance(message, SampleAIMessage)]
+    if len(humans) <= 1 and len(answers) == len(messages) - len(humans) and not any(a.tool_calls for a in answers):
         return SingleTurnSample(
             user_input=humans[-1].content if humans else None, response=answers[-1].content if answers else None
         )
     try:
-        return MultiTurnSample(user_input=rendered)
+        return MultiTurnSample(user_input=messages)
     except ValueError as error:
         raise SampleError(str(error)) from error
 
@@ -444,7 +440,9 @@ def _sample_of(rendered: list[Message]) -> SingleTurnSample | MultiTurnSample:
 def bound_tools(invocation_params: Any) -> list[dict[str, Any]]:
     """Return the tools that are bound to a model, in the form of the GenAI conventions; empty without any.
 
-    The parameters of the run's start have them in the form of the provider's API. Tools that are Python objects are left out.
+    Args:
+        invocation_params: parameters of the run's start, with the tools in the form of the provider's API. Tools that are
+            Python objects are left out.
     """
     parameters = _dict(invocation_params)
     listed = parameters.get("tools") or parameters.get("functions")
@@ -522,9 +520,9 @@ def root_content(
         outputs: snapshot of the output; None = no output.
         expected: arguments of ``spanscore.references``.
         history: snapshot of the messages from a message store; None = no store was read.
-        state_messages: snapshot of the last human message in the first state of a LangGraph; None without a graph. LangGraph
-            gave this message an id, even if the input had it as a tuple or a dict. It is also known for a resumed graph, which
-            has no messages in its input.
+        state_messages: snapshot of the last human message in the first state of a LangGraph; None without a graph. In the state
+            this message has an id, even if the input had it as a tuple or a dict. The state of a resumed graph has the
+            message, but its input has no messages.
     """
     content = {
         **_messages_or_value(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
@@ -544,10 +542,11 @@ def _add_state_message(content: dict[str, Any], last_human: Sequence[dict[str, A
     """Replace the input's last message by the same message with its id; for a resumed graph, add the message as history."""
     prompts, answers = content.get(semconv.INPUT_MESSAGES), content.get(semconv.OUTPUT_MESSAGES)
     if prompts:
-        if prompts[-1:] == [{key: inner for key, inner in message.items() if key != "id"} for message in last_human]:
+        without_id = [{key: value for key, value in message.items() if key != "id"} for message in last_human]
+        if prompts[-1:] == without_id:
             prompts[-1:] = last_human
     elif resumes and answers and not any(message.get("role") == USER and MADE not in message for message in answers):
-        content[semconv.HISTORY] = last_human  # the output has no human message, as a summary replaced it
+        content[semconv.HISTORY] = last_human  # a summary has replaced the human message in the output
 
 
 def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
@@ -563,7 +562,7 @@ def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[st
 
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
-    """Whether a value consists of messages; ``loose`` also accepts plain texts, because the value's key means messages."""
+    """Whether a value consists of messages. ``loose`` also accepts plain texts, for values under a key of messages."""
     if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage):
         return True
     if is_chat_message(value) or (loose and is_a(value, str)):
@@ -581,16 +580,15 @@ def _answers(generation: Any) -> list[dict[str, Any]]:
 
 
 def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
-    first = choice[0]
-    reason = finish_reason(choice)
-    finished = {} if reason is None else {"finish_reason": reason}
-    answer = text_message(ASSISTANT, first) if is_a(first, str) else first
-    return [{**message, **finished} for message in render_messages([answer])]
+    answer, reason = choice[0], finish_reason(choice)
+    finish = {} if reason is None else {"finish_reason": reason}
+    message = text_message(ASSISTANT, answer) if is_a(answer, str) else answer
+    return [{**rendered, **finish} for rendered in render_messages([message])]
 
 
 def _tool_result(output: Any) -> Any:
     if is_a(output, types.MessageSnapshot):
-        return render_value(joined(output[1]))
+        return render_value(join_text_blocks(output[1]))
     if is_a(output, types.CommandSnapshot):
         results = [_tool_result(each) for each in _messages_of_command(output) if is_a(each, types.MessageSnapshot)]
         if results:
@@ -607,7 +605,7 @@ def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     """Return the documents of an artifact or result: the value itself, or documents in a list or in the lists of a dict."""
     document = _document(value)
     if document is not None:
-        return [_retrieved(document)]
+        return [_retrieval_document(document)]
     if is_a(value, types.MessageSnapshot):
         return _documents_in(value[2], depth)
     if is_a(value, types.CommandSnapshot):
@@ -629,22 +627,23 @@ def _document(value: Any) -> types.DocumentSnapshot | None:
     return types.DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
 
 
-def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
+def _retrieval_document(document: types.DocumentSnapshot) -> dict[str, Any]:
+    """Return a document in the form of ``gen_ai.retrieval.documents``."""
     text, identity, metadata = document
     scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most documents have no score
     score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)
     fields = {"id": identity, "content": text, "score": score}
-    shown = jsonable({name: value for name, value in fields.items() if value is not None})
-    return shown if is_a(shown, dict) else {}
+    rendered: dict[str, Any] = jsonable({name: value for name, value in fields.items() if value is not None})
+    return rendered
 
 
 # --- openinference --------------------------------------------------------------------------------------------------
 
 MOST_DOCUMENTS: Final = 20
-"""Maximum number of documents, with three attributes each: the SDK keeps 128 attributes per span, drops the oldest beyond
-that, and warns about each on stderr.
+"""Maximum number of documents, with three attributes each. The SDK keeps 128 attributes per span; for each further attribute
+it drops the oldest, with a warning on stderr.
 """
-_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {"id": str, "content": str, "score": (float, int)}
+_FIELD_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {"id": str, "content": str, "score": (float, int)}
 
 
 def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
@@ -659,8 +658,8 @@ def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for position, document in enumerate(islice(documents, MOST_DOCUMENTS) if isinstance(documents, list) else ()):
         prefix = f"{semconv.OPENINFERENCE_DOCUMENTS}{position}.document."
-        fields = {name: document.get(name) for name in _KINDS}
-        attributes = {prefix + name: value for name, value in fields.items() if isinstance(value, _KINDS[name])}
+        fields = {name: document.get(name) for name in _FIELD_TYPES}
+        attributes = {prefix + name: value for name, value in fields.items() if isinstance(value, _FIELD_TYPES[name])}
         if room is not None and len(flat) + len(attributes) > room:
             break
         flat |= attributes

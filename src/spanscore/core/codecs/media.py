@@ -1,8 +1,11 @@
 """Images, audio and files in content: reads them in the blocks of any client, and replaces them by markers in texts.
 
-A block becomes a part of the GenAI conventions, ``{"type": "blob", "modality", "mime_type", "content"}`` or ``{"type": "uri",
-"modality", "mime_type", "uri"}``. A marker is ``[image 1]``, ``[audio]`` or ``[file report.pdf]``; ``[image 1]`` refers to the
-first of a sample's ``images``.
+1. ``media_part`` reads a block of a client as a part of the GenAI conventions, ``{"type": "blob", "modality", "mime_type",
+   "content"}`` or ``{"type": "uri", "modality", "mime_type", "uri"}``.
+2. ``mark_media`` replaces media in messages by markers in their texts: ``[audio]``, ``[file report.pdf]``, or for an image the
+   key of its content, ``[image #1f0c…]``: texts of several spans of a unit are compared, and may have the same image.
+3. ``add_images`` adds the images to a sample, and replaces their keys by numbers: ``[image 1]`` is the first of the sample's
+   ``images``.
 """
 
 from __future__ import annotations
@@ -33,14 +36,14 @@ _PARTS: Final = frozenset({"blob", "uri"})
 """Types of parts of the conventions that have a modality."""
 _KINDS: Final = frozenset({*MODALITY, *_PARTS})
 _UNTYPED: Final = ("inline_data", "inlineData", "file_data", "fileData")
-_UNTYPED_KEYS: Final = frozenset(_UNTYPED)
 """Only key of Google's blocks, which have no type."""
-_INNER: Final = ("image_url", "source", "file", "image", "input_audio", *_UNTYPED)
+_UNTYPED_KEYS: Final = frozenset(_UNTYPED)
+_INNER_KEYS: Final = ("image_url", "source", "file", "image", "input_audio", *_UNTYPED)
 """Keys under which a block may have the fields of its media."""
-_TYPES: Final = ("mime_type", "media_type", "mimeType", "mediaType")
-_ADDRESSES: Final = ("url", "uri", "image_url", "file_uri", "fileUri")
-_DATA: Final = ("base64", "data", "image", "content", "file_data", "file")
-_NAMES: Final = ("filename", "name", "title")
+_TYPE_KEYS: Final = ("mime_type", "media_type", "mimeType", "mediaType")
+_ADDRESS_KEYS: Final = ("url", "uri", "image_url", "file_uri", "fileUri")
+_DATA_KEYS: Final = ("base64", "data", "image", "content", "file_data", "file")
+_NAME_KEYS: Final = ("filename", "name", "title")
 _ADDRESS: Final = re.compile(r"(?:https?|gs)://\S+", re.IGNORECASE)
 _DATA_URI: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w-]+=[^;,]*)*;base64,", re.IGNORECASE)
 _SIGNATURES: Final[Mapping[str, str]] = {
@@ -51,10 +54,10 @@ _SIGNATURES: Final[Mapping[str, str]] = {
 }
 """Beginning of an image as base64 → its media type."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
-_SHORTEST: Final = 64
-"""Characters of the smallest image as base64; a shorter text that begins like an image is a text."""
+_LEAST_CHARS: Final = 64
+"""Number of characters of the smallest image as base64; a shorter text that begins like an image is a text."""
 _MOST_CHARS: Final = 20_000_000
-"""Characters of base64 beyond which an image is left out when it is read, because each copy delays the span thread."""
+"""Number of characters of base64 above which the bytes of an image are left out, because each copy delays the span thread."""
 _BEGINNINGS: Final = ("data:image/", *_SIGNATURES)
 """Beginnings of a text that may be a whole image."""
 
@@ -72,14 +75,14 @@ def media_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _part_of(block: Mapping[str, Any], modality: str) -> dict[str, Any]:
-    inner: Mapping[str, Any] = next((block[key] for key in _INNER if is_a(block.get(key), dict)), {})
+    inner: Mapping[str, Any] = next((block[key] for key in _INNER_KEYS if is_a(block.get(key), dict)), {})
     fields = {**block, **inner}
-    media_type, text = _first_text(fields, _TYPES), _address_or_data(fields)
+    media_type, text = _first_text(fields, _TYPE_KEYS), _address_or_data(fields)
     if text is not None and (uri := _DATA_URI.match(text)) is not None:
         media_type, text = uri[1].lower(), text[uri.end() :]
     if modality == IMAGE or (modality == "file" and (media_type or "").startswith("image/")):
         return _image_part(text, media_type)
-    name = _first_text(fields, _NAMES) or _first_text(_dict(block.get("extras")), _NAMES)
+    name = _first_text(fields, _NAME_KEYS) or _first_text(_dict(block.get("extras")), _NAME_KEYS)
     return {"type": "blob", "modality": modality, **({"name": name} if name else {})}
 
 
@@ -94,7 +97,7 @@ def _image_in(text: str) -> dict[str, Any] | None:
     uri = _DATA_URI.match(text)
     if uri is not None:
         return _image_part(text[uri.end() :], uri[1].lower())
-    is_image = len(text) >= _SHORTEST and _BASE64.fullmatch(text) is not None
+    is_image = len(text) >= _LEAST_CHARS and _BASE64.fullmatch(text) is not None
     return _image_part(text, None) if is_image else None
 
 
@@ -133,9 +136,9 @@ def _image_part(text: str | None, media_type: str | None) -> dict[str, Any]:
 
 def _address_or_data(fields: Mapping[str, Any]) -> str | None:
     """Return the text of an address, a data URI or base64; None without any."""
-    texts = (fields.get(key) for key in _ADDRESSES)
+    texts = (fields.get(key) for key in _ADDRESS_KEYS)
     addresses = (text for text in texts if is_a(text, str) and (_ADDRESS.fullmatch(text) or _DATA_URI.match(text)))
-    return next(addresses, None) or _first_text(fields, _DATA)
+    return next(addresses, None) or _first_text(fields, _DATA_KEYS)
 
 
 def _first_text(fields: Mapping[str, Any], keys: Sequence[str]) -> str | None:
@@ -150,13 +153,10 @@ def _dict(value: Any) -> Mapping[str, Any]:
 
 # --- markers --------------------------------------------------------------------------------------------------------
 
-# A text refers to an image by a key of its content until the sample is whole, because the same image is in several spans of a
-# unit, whose texts are compared. Then the images of the sample are numbered.
-
 _KEY: Final = re.compile(r"\[image #([0-9a-f]{16})\]")
 NUMBER: Final = re.compile(r"\[image ([1-9]\d{0,3})\]")
 _LEFT_OUT: Final = "[image left out: {}]"
-_COUNTED: Final = re.compile(re.escape(_LEFT_OUT).replace(re.escape("{}"), r"[^\[\]]*"))
+_LEFT_OUT_MARKER: Final = re.compile(re.escape(_LEFT_OUT).replace(re.escape("{}"), r"[^\[\]]*"))
 _NOT_RECORDED: Final = _LEFT_OUT.format("not recorded")
 MARKER: Final = re.compile(r"\[(?:image|audio|video|file)\b[^\[\]]*\]")
 _IMAGE_MARKER: Final = "[image"
@@ -167,12 +167,13 @@ _NOT_IN_NAMES: Final = re.compile(r"[\[\]\s\x00-\x1f]+")
 
 
 def mark_media(value: Any, depth: int = MAX_DEPTH, *, blocks: bool = False) -> Any:
-    """Return a JSON value with images, audio and files replaced by text blocks with their markers; unchanged without any.
+    """Return a JSON value with images, audio and files replaced by text blocks with their markers; the same value without any.
 
     Args:
         value: messages, or any other value, in which only images and parts of the conventions are replaced.
-        depth: levels that are read.
-        blocks: whether the value is a message's list of parts or of a client's blocks.
+        depth: number of levels that are read.
+        blocks: whether the value is a message's list of parts or of a client's blocks, so that audio and files of any client
+            are replaced, too.
     """
     if type(value) is str:
         part = _image_in(value)
@@ -193,22 +194,25 @@ def _mark_dict(value: dict[str, Any], depth: int, *, blocks: bool) -> dict[str, 
     if part and not has_words(value) and (blocks or _is_part(value) or image_of(part) is not None):
         return {"type": "text", "text": marker_of(part)}
     is_result = value.get("type") == "tool_call_response"
-    of_blocks = value.keys() if is_result else _CONTENT if type(value.get("role")) is str else ()
-    changed = _mark_inner(value.items(), depth - 1, of_blocks)
+    block_keys = value.keys() if is_result else _CONTENT if type(value.get("role")) is str else ()
+    changed = _mark_inner(value.items(), depth - 1, block_keys)
     if is_result:
         changed = {key: join_marked_blocks(marked, value[key]) for key, marked in changed.items()}
     return {**value, **changed} if changed else value
 
 
-def _mark_inner(items: Iterable[tuple[Any, Any]], depth: int, of_blocks: Container[Any]) -> dict[Any, Any]:
-    """Return key → marked value of the items with media; empty for nearly every list and dict, with few calls."""
+def _mark_inner(items: Iterable[tuple[Any, Any]], depth: int, block_keys: Container[Any]) -> dict[Any, Any]:
+    """Return key → marked value of the items with media; empty for nearly every list and dict.
+
+    ``block_keys`` are the keys of parts or blocks.
+    """
     changed = {}
     for key, inner in items:
         kind = type(inner)
         if kind is dict:
-            marked = _mark_dict(inner, depth, blocks=key in of_blocks)
+            marked = _mark_dict(inner, depth, blocks=key in block_keys)
         elif kind is list or (kind is str and inner.startswith(_BEGINNINGS)):
-            marked = mark_media(inner, depth, blocks=key in of_blocks)
+            marked = mark_media(inner, depth, blocks=key in block_keys)
         else:
             continue
         if marked is not inner:
@@ -225,7 +229,7 @@ def join_marked_blocks(value: Any, original: Any) -> Any:
 
 
 def is_marker(text: str) -> bool:
-    """Whether a text has only markers of images, audio and files."""
+    """Whether a text consists of markers only."""
     return text.lstrip().startswith("[") and not MARKER.sub("", text).strip()
 
 
@@ -272,16 +276,16 @@ def _key_of(part: Mapping[str, Any]) -> str:
 
 
 def _content_key(content: str) -> str:
-    """Return a key of an image's address or bytes, equal in this process: Python keeps the hash of a text."""
+    """Return the key of an image's address or bytes, valid in this process; fast, because Python caches the hash of a text."""
     return f"{hash(content) & (2**64 - 1):016x}"
 
 
 def has_words(block: Mapping[str, Any]) -> bool:
-    """Whether a document's block has its words, which are an answer and no file."""
+    """Whether a block of a document has the document's text, which is content and no file."""
     if _first_text(_dict(block.get("source")), ("type",)) in {"text", "content"}:
         return True
-    worded = ("text", "page_content") if _is_part(block) else ("text", "content", "page_content")
-    return any(is_a(block.get(key), str) for key in worded)
+    text_keys = ("text", "page_content") if _is_part(block) else ("text", "content", "page_content")
+    return any(is_a(block.get(key), str) for key in text_keys)
 
 
 def _space_markers(items: list[Any], originals: Sequence[Any]) -> list[Any]:
@@ -331,7 +335,7 @@ def _has_keys(sample: Sample) -> bool:
 
 
 def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sample:
-    """Return a sample with the images that the keys in its texts refer to; images that it has keep their numbers.
+    """Return a sample with the images to which keys in its texts refer; images that the sample already has keep their numbers.
 
     ``find`` returns key → image, and is called only if a text has a key.
     """
@@ -341,7 +345,7 @@ def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sampl
 
 
 def mark_images(sample: Sample) -> Sample:
-    """Return a sample whose question ends with the markers of the images that no text refers to; unchanged without any.
+    """Return a sample with markers at the end of its question for the images that no text refers to; unchanged without any.
 
     In a conversation, the question is the last human message; without one, the sample is unchanged.
     """
@@ -362,21 +366,25 @@ def mark_images(sample: Sample) -> Sample:
 
 
 def _number_images(
-    sample: Sample, pattern: re.Pattern[str], images: Mapping[str, Image], lacking: Callable[[str], str]
+    sample: Sample, pattern: re.Pattern[str], images: Mapping[str, Image], replace_missing: Callable[[str], str]
 ) -> Sample:
-    """Return a sample with images, and with their numbers in the markers.
+    """Return a sample with further images, and with their numbers in the markers.
 
-    ``pattern`` matches a marker, with the key of its image as a group. ``lacking`` replaces a marker without an image.
+    Args:
+        sample: the sample; images that it has keep their numbers.
+        pattern: pattern of a marker; its first group is the key of the image.
+        images: key → image.
+        replace_missing: function from a marker without an image in ``images`` to the text that replaces it.
     """
     own = sample.images or []
     keys = [*dict.fromkeys(key for text in _texts_of(sample) for key in pattern.findall(text) if key in images)]
     numbers = {key: number for number, key in enumerate(keys, len(own) + 1)}
 
-    def show(match: re.Match[str]) -> str:
-        return f"[image {numbers[match[1]]}]" if match[1] in numbers else lacking(match[0])
+    def number(match: re.Match[str]) -> str:
+        return f"[image {numbers[match[1]]}]" if match[1] in numbers else replace_missing(match[0])
 
-    shown = [*own, *(images[key] for key in keys)] or None
-    return _with_texts(sample, lambda text: pattern.sub(show, text)).model_copy(update={"images": shown})
+    numbered = [*own, *(images[key] for key in keys)] or None
+    return _with_texts(sample, lambda text: pattern.sub(number, text)).model_copy(update={"images": numbered})
 
 
 def with_keys(sample: Sample) -> tuple[Sample, dict[str, Image]]:
@@ -386,10 +394,10 @@ def with_keys(sample: Sample) -> tuple[Sample, dict[str, Image]]:
         return sample, {}
     keys = {number: _content_key(image.url or image.base64 or "") for number, image in numbered.items()}
 
-    def show(match: re.Match[str]) -> str:
+    def insert_key(match: re.Match[str]) -> str:
         return f"[image #{keys[match[1]]}]" if match[1] in keys else match[0]
 
-    keyed = _with_texts(sample, lambda text: NUMBER.sub(show, text)).model_copy(update={"images": None})
+    keyed = _with_texts(sample, lambda text: NUMBER.sub(insert_key, text)).model_copy(update={"images": None})
     return keyed, {keys[number]: image for number, image in numbered.items()}
 
 
@@ -450,7 +458,7 @@ IMAGE_LIMIT: Final = ImageLimit()
 
 
 def add_unit_images(samples: Samples, unit: Unit) -> Samples:
-    """Return samples whose markers are numbered, with their images from the unit's spans."""
+    """Return samples with numbered markers, and with their images from the unit's spans."""
     if not any(map(_has_keys, _pair(samples))):  # nearly every unit: its spans are not searched
         return samples
     images = dict(_images_of(unit))
@@ -458,9 +466,9 @@ def add_unit_images(samples: Samples, unit: Unit) -> Samples:
 
 
 def limit_images(samples: Samples, max_bytes: int, reason: str) -> Samples:
-    """Return samples whose images together have at most ``max_bytes``; markers with the reason replace the other images.
+    """Return samples with images of at most ``max_bytes`` together; markers with the reason replace the other images.
 
-    The single turn and the conversation share their images. ``images_left_out`` counts the images that are missing.
+    The single turn and the conversation share their images. ``images_left_out`` counts all images that are left out.
     """
     images = [*dict.fromkeys(image for sample in _pair(samples) for image in sample.images or ())]
     kept, left_bytes = set[Image](), max_bytes
@@ -470,15 +478,15 @@ def limit_images(samples: Samples, max_bytes: int, reason: str) -> Samples:
             kept.add(image)
     if len(kept) < len(images):
         samples = _each(samples, lambda sample: _limit_sample(sample, kept, _LEFT_OUT.format(reason)))
-    counts = (sum(len(_COUNTED.findall(text)) for text in _texts_of(sample)) for sample in _pair(samples))
-    missing = max(counts, default=0)
-    return replace(samples, images_left_out=missing) if missing else samples
+    counts = (sum(len(_LEFT_OUT_MARKER.findall(text)) for text in _texts_of(sample)) for sample in _pair(samples))
+    left_out = max(counts, default=0)
+    return replace(samples, images_left_out=left_out) if left_out else samples
 
 
 def with_images_of(question: str | None, prompt: str | None, contexts: Iterable[str]) -> str | None:
-    """Return a question with the markers of images that the prompt has beside it; unchanged if the question has its own.
+    """Return a question with the markers of the images in its prompt, except those of contexts.
 
-    Images of contexts are left out.
+    The question is unchanged if it has markers itself, or is not in the prompt.
     """
     if question is None or not prompt or _IMAGE_MARKER in question or question.strip() not in prompt:
         return question
@@ -510,7 +518,7 @@ def _limit_sample(sample: Sample, kept: set[Image], left_out: str) -> Sample:
     if all(image in kept for image in sample.images or ()):
         return sample
     images = {str(place): image for place, image in enumerate(sample.images or (), 1)}
-    lost = {f"[image {number}]" for number, image in images.items() if image not in kept}
-    held = {number: image for number, image in images.items() if image in kept}
+    dropped = {f"[image {number}]" for number, image in images.items() if image not in kept}
+    remaining = {number: image for number, image in images.items() if image in kept}
     bare = sample.model_copy(update={"images": None})
-    return _number_images(bare, NUMBER, held, lambda marker: left_out if marker in lost else marker)
+    return _number_images(bare, NUMBER, remaining, lambda marker: left_out if marker in dropped else marker)

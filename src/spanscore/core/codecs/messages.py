@@ -15,15 +15,17 @@ from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, To
 # --- messages -------------------------------------------------------------------------------------------------------
 
 # A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},
-# {"type": "tool_call_response", "id", "response"}, …]}``. Other writers have ``content`` in
-# place of ``parts``, or ``result`` in place of ``response``: both are read.
+# {"type": "tool_call_response", "id", "response"}, …]}``. Some writers have ``content`` in place of ``parts``, or ``result`` in
+# place of ``response``: both are read.
 
 USER = "user"
 ASSISTANT = "assistant"
 TOOL = "tool"
 SYSTEM = "system"
 MADE = "lc_source"
-"""Key of a message that LangChain made (``additional_kwargs``), such as a summary that replaces messages."""
+"""Key of a message that a middleware of LangChain made, such as a summary that replaces messages. Its value names the
+middleware. In LangChain's own messages the key is in ``additional_kwargs``.
+"""
 
 _DICTS = frozenset({dict})
 _ROLES: Mapping[str, str] = {
@@ -50,15 +52,12 @@ def is_message(value: Any) -> bool:
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message, not a human, a model or a tool. A tool's answer never counts as made."""
+    """Whether a middleware made the message. A tool's answer never counts as made."""
     return MADE in message and role_of(message.get("role")) != TOOL
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
-    """Return the text of a message; None if it has no text (an image, a tool call alone).
-
-    An empty text is a text: an empty answer stays one.
-    """
+    """Return the text of a message, which may be empty; None if it has no text, but an image or a tool call."""
     parts = _parts(message)
     if len(parts) == 1:  # the most frequent form
         return _text_of(parts[0])
@@ -83,7 +82,7 @@ def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
 
 
 def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
-    """Return name and id, unconverted, of each tool call in a message: reading whole calls costs twenty times as much."""
+    """Return name and id of each tool call in a message, in a twentieth of the time of ``tool_calls``."""
     parts = _parts(message)
     if len(parts) == 1 and parts[0].get("type") != "tool_call":  # the most frequent form
         return ()
@@ -92,13 +91,13 @@ def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...
 
 def _name_and_id(part: Mapping[str, Any]) -> tuple[str, str | None]:
     name, identity = part.get("name"), part.get("id")
-    if type(name) is not str or type(identity) is not str:  # no known writer does this
+    if type(name) is not str or type(identity) is not str:  # no known instrumentation writes such a call
         return _name_in(part), as_text(identity) if identity else None
     return name, identity or None
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
-    """Return the tool answers in a message, in order. The plain text of a tool message counts as an answer, too."""
+    """Return the tools' answers in a message, in order. The plain text of a tool message counts as an answer, too."""
     answers = [_response(part) for part in _parts(message) if part.get("type") == "tool_call_response"]
     if answers or role_of(message.get("role")) != TOOL:
         return answers
@@ -106,11 +105,11 @@ def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
 
 
 def sample_messages(messages: Iterable[Any]) -> list[Message]:
-    """Return a sample's messages. A message with calls names its agent, if known.
+    """Return GenAI messages as messages of a sample, without system messages and messages that a middleware made.
 
-    System messages and messages that a middleware made are not part of the conversation.
+    The metadata of a message with tool calls names its agent, if known.
     """
-    return [said for message in messages if is_message(message) for said in _to_sample_messages(message)]
+    return [converted for message in messages if is_message(message) for converted in _to_sample_messages(message)]
 
 
 def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
@@ -118,7 +117,7 @@ def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     if role == SYSTEM or is_made(message):
         return []
     if role == ASSISTANT:
-        return [said for part in _rounds(message) for said in _answer(part)]
+        return [converted for segment in _split_after_results(message) for converted in _assistant_messages(segment)]
     answers = tool_responses(message)
     if role == TOOL:
         return answers
@@ -127,18 +126,18 @@ def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     return answers if answers and not text else [*answers, HumanMessage(content=text or "")]
 
 
-def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _split_after_results(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a message split after each group of tool results, because providers run their own tools within one answer."""
-    rounds: list[list[Mapping[str, Any]]] = [[]]
+    segments: list[list[Mapping[str, Any]]] = [[]]
     for part in _parts(message):
-        before = rounds[-1][-1].get("type") if rounds[-1] else None
-        if before == "tool_call_response" and part.get("type") != before:
-            rounds.append([])
-        rounds[-1].append(part)
-    return [message] if len(rounds) == 1 else [{**message, "parts": parts} for parts in rounds]
+        previous = segments[-1][-1].get("type") if segments[-1] else None
+        if previous == "tool_call_response" and part.get("type") != previous:
+            segments.append([])
+        segments[-1].append(part)
+    return [message] if len(segments) == 1 else [{**message, "parts": parts} for parts in segments]
 
 
-def _answer(message: Mapping[str, Any]) -> Sequence[Message]:
+def _assistant_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     calls = tool_calls(message) or None
     agent = {"agent": as_text(message["name"])} if calls and message.get("name") else None
     answer = AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)
@@ -150,12 +149,12 @@ def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if type(parts) is list:
         if len(parts) == 1 and type(parts[0]) is dict:  # the most frequent form
             return parts
-        if _DICTS.issuperset(map(type, parts)):  # the form of our own codec
+        if _DICTS.issuperset(map(type, parts)):  # the form that this package renders
             return parts
-    return _as_parts(parts)
+    return _normalize_parts(parts)
 
 
-def _as_parts(parts: Any) -> list[Mapping[str, Any]]:
+def _normalize_parts(parts: Any) -> list[Mapping[str, Any]]:
     if isinstance(parts, str):
         return [{"type": "text", "content": parts}]
     if not isinstance(parts, Sequence) or isinstance(parts, (bytes, bytearray)):
@@ -199,21 +198,22 @@ def _id(value: Any) -> str | None:
 # Tool calls and their results are blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
 # (``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
 
-_CALLS = frozenset(
+_REPEATED_CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
 )
-"""Types of content blocks that repeat ``tool_calls``."""
-_CALLED = _CALLS | {"server_tool_use", "mcp_tool_use", "server_tool_call", "custom_tool_call", "tool-call"}
-_ANSWERED = ("tool_result", "tool-result", "call_output")
+"""Types of call blocks that repeat a call in the message's ``tool_calls``."""
+_CALL_TYPES = _REPEATED_CALLS | {"server_tool_use", "mcp_tool_use", "server_tool_call", "custom_tool_call", "tool-call"}
+_RESULT_SUFFIXES = ("tool_result", "tool-result", "call_output")
 """Suffixes of the types of result blocks: ``web_search_tool_result``, ``function_call_output``."""
 _CALL_IDS = ("call_id", "id", "toolCallId", "toolUseId")
 """Keys of a call's id. ``call_id`` comes first: OpenAI's ``id`` identifies the output item, not the call."""
-_ANSWERED_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
-_NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
+_RESULT_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
+"""Keys of the id of the call that a result answers."""
+_PART_TYPES = ("text", "tool_call", "tool_call_response", "reasoning")
 """Types of most parts in the conventions."""
 
 
-def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
+def parts_of(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
     """Return a text, a content block or a list of blocks as parts. An empty text has no part.
 
     If the message has its tool calls elsewhere (``calls_apart``), blocks that repeat them are left out.
@@ -224,37 +224,37 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
         content = [content]
     if not is_a(content, list):
         return []
-    blocks = [block for block in content if not (calls_apart and _kind(block) in _CALLS)]
+    blocks = [block for block in content if not (calls_apart and _kind(block) in _REPEATED_CALLS)]
     return [part for block in blocks if (part := _part(block)) is not None]
 
 
-def joined(content: Any) -> Any:
-    """Return blocks of words as one text. Among other blocks, images, audio and files become parts. The rest is unchanged."""
+def join_text_blocks(content: Any) -> Any:
+    """Return blocks of text as one text, other blocks with images, audio and files as parts, and other values unchanged."""
     if not is_a(content, list):
         return content
-    words = parts(content)
-    if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
-        return "".join(part["content"] for part in words)
+    parts = parts_of(content)
+    if parts and len(parts) == len(content) and all(part["type"] == "text" for part in parts):
+        return "".join(part["content"] for part in parts)
     return [media_part(block) if _kind(block) in MODALITY and not has_words(block) else block for block in content]
 
 
-def as_parts(listed: list[Any]) -> list[Any]:
-    """Return a message's list of parts or of a client's blocks, with calls and results as parts."""
-    for part in listed:
-        if type(part) is not dict or part.get("type") not in _NATIVE:
-            return [(tool_part(part) or part) if type(part) is dict else part for part in listed]
-    return listed  # most messages
+def _convert_tool_blocks(blocks: list[Any]) -> list[Any]:
+    """Return parts or a client's blocks with calls and results as parts; the same list if nothing needs a conversion."""
+    for block in blocks:
+        if type(block) is not dict or block.get("type") not in _PART_TYPES:
+            return [(tool_part(block) or block) if type(block) is dict else block for block in blocks]
+    return blocks  # most messages
 
 
 def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
     """Return a block with a tool call or a tool's result as a part; None for every other block."""
     kind = block.get("type")
     if is_a(kind, str):
-        if kind in _CALLED:
+        if kind in _CALL_TYPES:
             return _tool_call_part(block)
-        return _tool_response_part(block) if kind.endswith(_ANSWERED) else None
-    key = next((key for key in _WRAPPED if is_a(block.get(key), dict)), None)
-    return None if key is None else _WRAPPED[key](block[key])
+        return _tool_response_part(block) if kind.endswith(_RESULT_SUFFIXES) else None
+    key = next((key for key in _WRAPPERS if is_a(block.get(key), dict)), None)
+    return None if key is None else _WRAPPERS[key](block[key])
 
 
 def _part(block: Any) -> dict[str, Any] | None:
@@ -263,15 +263,15 @@ def _part(block: Any) -> dict[str, Any] | None:
     if not is_a(block, dict):
         return None
     kind = _kind(block)
-    words = block.get("text", block.get("content" if kind == "text" else "refusal"))
-    if is_a(words, dict):  # Azure's agents: {"text": {"value": "…", "annotations": []}}
-        words = words.get("value")
-    if is_a(words, str) and kind not in MODALITY:
-        return {"type": "reasoning" if block.get("thought") is True else "text", "content": words}
+    text = block.get("text", block.get("content" if kind == "text" else "refusal"))
+    if is_a(text, dict):  # Azure's agents: {"text": {"value": "…", "annotations": []}}
+        text = text.get("value")
+    if is_a(text, str) and kind not in MODALITY:
+        return {"type": "reasoning" if block.get("thought") is True else "text", "content": text}
     if kind == "text":  # some tools answer with a text block without text
         return None
-    read = _BLOCKS.get(kind)
-    return (media_part(block) or tool_part(block) or {"type": kind}) if read is None else read(block)
+    convert = _BLOCKS.get(kind)
+    return (media_part(block) or tool_part(block) or {"type": kind}) if convert is None else convert(block)
 
 
 def _kind(block: Any) -> str:
@@ -285,10 +285,10 @@ def _tool_call_part(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tool_response_part(block: dict[str, Any]) -> dict[str, Any]:
-    gave = _first(block, ("content", "output", "result", "response"))
-    is_wrapped = is_a(gave, dict) and gave.keys() == {"type", "value"}  # Vercel, since version 5 of its SDK
-    response = gave["value"] if is_wrapped else joined(gave)
-    return {"type": "tool_call_response", "id": _first(block, _ANSWERED_IDS), "response": response}
+    result = _first(block, ("content", "output", "result", "response"))
+    is_wrapped = is_a(result, dict) and result.keys() == {"type", "value"}  # Vercel, since version 5 of its SDK
+    response = result["value"] if is_wrapped else join_text_blocks(result)
+    return {"type": "tool_call_response", "id": _first(block, _RESULT_IDS), "response": response}
 
 
 def _first(block: dict[str, Any], keys: Sequence[str]) -> Any:
@@ -297,7 +297,7 @@ def _first(block: dict[str, Any], keys: Sequence[str]) -> Any:
 
 def _search_result(block: dict[str, Any]) -> dict[str, Any]:
     fields = {key: block[key] for key in ("source", "title") if is_a(block.get(key), str)}
-    return {"type": "search_result", **fields, "content": joined(block.get("content"))}
+    return {"type": "search_result", **fields, "content": join_text_blocks(block.get("content"))}
 
 
 def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
@@ -313,45 +313,45 @@ _BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "search_result": _search_result,
     "tool_call_response": dict.copy,  # a part already
 }
-"""Type of a content block → its reader; without media, calls and results."""
-_WRAPPED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+"""Type of a content block → its conversion to a part; without media, calls and results."""
+_WRAPPERS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     **dict.fromkeys(("toolUse", "functionCall", "function_call"), _tool_call_part),
     **dict.fromkeys(("toolResult", "functionResponse", "function_response"), _tool_response_part),
 }
-"""Only key of a block without a type → reader of its value."""
+"""Only key of a block without a type → conversion of its value to a part."""
 
 
-# --- message dicts --------------------------------------------------------------------------------------------------
+# --- messages of clients --------------------------------------------------------------------------------------------
 
 # A message as a client's dict, ``{"role", "content", "tool_calls"}`` and similar → a GenAI message.
 
-_SOURCED = ("Message", "Event")
+_AUTOGEN_SUFFIXES = ("Message", "Event")
 """Suffixes of the types of AutoGen's messages: ``TextMessage``, ``ToolCallRequestEvent`` …"""
 
 
 def read_message(value: Any) -> dict[str, Any] | None:
-    """Read a message in the form of the conventions or of any client; None for every other value."""
+    """Return a message in the form of the conventions or of any client as a GenAI message; None for every other value."""
     if type(value) is not dict:
         return None
-    listed = value.get("parts")
-    if type(listed) is list and type(value.get("role")) is str:  # most messages
-        if len(listed) == 1 and type(listed[0]) is dict and listed[0].get("type") == "text":  # the most frequent form
+    parts = value.get("parts")
+    if type(parts) is list and type(value.get("role")) is str:  # most messages
+        if len(parts) == 1 and type(parts[0]) is dict and parts[0].get("type") == "text":  # the most frequent form
             return value
-        return value if (read := as_parts(listed)) is listed else {**value, "parts": read}
-    return _clients_message(value)
+        return value if (converted := _convert_tool_blocks(parts)) is parts else {**value, "parts": converted}
+    return _client_message(value)
 
 
-def _clients_message(value: dict[str, Any]) -> dict[str, Any] | None:
+def _client_message(value: dict[str, Any]) -> dict[str, Any] | None:
     if not is_message(value):
-        return _item(value)
-    listed = value.get("content")
-    if "parts" not in value and type(listed) is list and (read := as_parts(listed)) is not listed:
-        return {**value, "parts": read}
-    has_more = role_of(value["role"]) == TOOL or value.get("tool_calls")
-    return dict_message(value) if has_more else value
+        return _message_without_content(value)
+    blocks = value.get("content")
+    if "parts" not in value and type(blocks) is list and (converted := _convert_tool_blocks(blocks)) is not blocks:
+        return {**value, "parts": converted}
+    has_tool_fields = role_of(value["role"]) == TOOL or value.get("tool_calls")
+    return dict_message(value) if has_tool_fields else value
 
 
-def _item(value: dict[str, Any]) -> dict[str, Any] | None:
+def _message_without_content(value: dict[str, Any]) -> dict[str, Any] | None:
     """Read a message that has only calls, or an item of OpenAI's Responses API, which has no role."""
     if is_a(value.get("role"), str):
         return dict_message(value) if value.get("tool_calls") else None
@@ -361,18 +361,45 @@ def _item(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def dict_message(item: dict[str, Any]) -> dict[str, Any]:
-    """Read a dict with a role in the form of OpenAI's clients; GenAI's own form is unchanged."""
+    """Return a dict with a role, in the form of OpenAI's clients, as a GenAI message; a GenAI message is unchanged."""
     if "parts" in item:
         return item
     role = role_of(item["role"]) or item["role"]
     content = item.get("content")
     if role == TOOL:
-        answers = parts(content) if is_a(content, list) else []
+        answers = parts_of(content) if is_a(content, list) else []
         results = [part for part in answers if part["type"] == "tool_call_response"]
         return {"role": TOOL, "parts": results or [response_part(item, content)]}
-    called = item.get("tool_calls")
-    calls = [call_part(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
-    return {"role": role, "parts": [*parts(content, calls_apart=bool(calls)), *calls]}
+    listed = item.get("tool_calls")
+    calls = [call_part(call) for call in listed if is_a(call, dict)] if is_a(listed, list) else []
+    return {"role": role, "parts": [*parts_of(content, calls_apart=bool(calls)), *calls]}
+
+
+def langchain_message(
+    role: str, fields: Mapping[str, Any], content: Any, calls: Iterable[Mapping[str, Any]] | None, *, is_human: bool
+) -> dict[str, Any] | None:
+    """Return a message of LangChain as a GenAI message, with its origin; None for a ``RemoveMessage``.
+
+    The origin is the author's name, the middleware that made the message, and the id of a human message.
+
+    Args:
+        role: the message's role, or its type without a known role.
+        fields: fields of the message's class.
+        content: text or content blocks.
+        calls: tool calls of an assistant; None without any. A tool's message has another value here, which is not read.
+        is_human: whether the message has the class or the role of a human message.
+    """
+    if role == "remove":
+        return None
+    more = fields.get("additional_kwargs")
+    made = more.get(MADE) if is_a(more, dict) else None
+    named = {"name": fields.get("name"), MADE: made, "id": fields.get("id") if is_human else None}
+    origin = {key: value for key, value in named.items() if is_a(value, str) and value}
+    if role == TOOL:
+        return {"role": TOOL, "parts": [response_part(fields, content)], **origin}
+    call_parts = [call_part(call) for call in calls or ()]
+    content_parts = parts_of(content, calls_apart=bool(call_parts))
+    return {"role": role_of(role) or role, "parts": [*content_parts, *call_parts], **origin}
 
 
 def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
@@ -383,46 +410,50 @@ def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
     role, text = role_of(item.get("role")), item.get("text")
     if role is not None:
         is_bare = is_a(text, str) and "content" not in item and "parts" not in item
-        return {"role": role, "parts": parts(text)} if is_bare else None
+        return {"role": role, "parts": parts_of(text)} if is_bare else None
     kind, source = item.get("type"), item.get("source")
-    is_sourced = is_a(kind, str) and kind.endswith(_SOURCED) and is_a(source, str) and "content" in item
-    return _autogen_message(kind, source, item["content"]) if is_sourced else None
+    is_autogen = is_a(kind, str) and kind.endswith(_AUTOGEN_SUFFIXES) and is_a(source, str) and "content" in item
+    return _autogen_message(kind, source, item["content"]) if is_autogen else None
 
 
 def _autogen_message(kind: Any, source: Any, content: Any) -> dict[str, Any]:
-    listed = [block for block in content if is_a(block, dict)] if is_a(content, list) else []
+    blocks = [block for block in content if is_a(block, dict)] if is_a(content, list) else []
     if kind == "ToolCallExecutionEvent":
-        answers = [{**block, "tool_call_id": block.get("call_id")} for block in listed]
+        answers = [{**block, "tool_call_id": block.get("call_id")} for block in blocks]
         return {"role": TOOL, "parts": [response_part(block, block.get("content")) for block in answers]}
-    said: Mapping[str, list[dict[str, Any]]] = {
-        "ToolCallRequestEvent": list(map(call_part, listed)),
-        "ThoughtEvent": [{"type": "reasoning", "content": content}],
-    }
-    role = USER if role_of(source) == USER else ASSISTANT
-    return {"role": role, "name": source, "parts": said[kind] if kind in said else parts(content)}
+    if kind == "ToolCallRequestEvent":
+        parts = list(map(call_part, blocks))
+    else:
+        parts = [{"type": "reasoning", "content": content}] if kind == "ThoughtEvent" else parts_of(content)
+    return {"role": USER if role_of(source) == USER else ASSISTANT, "name": source, "parts": parts}
 
 
 def call_part(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a tool call. The name and the arguments are at the top of ``call``, or under ``function``."""
+    """Return a tool call as a part. The call has its name and arguments itself, or under ``function``."""
     function = call.get("function")
-    named = function if is_a(function, dict) else call
+    fields = function if is_a(function, dict) else call
     return {
         "type": "tool_call",
         "id": call.get("id"),
-        "name": named.get("name"),
-        "arguments": named["args"] if "args" in named else named.get("arguments"),
+        "name": fields.get("name"),
+        "arguments": fields["args"] if "args" in fields else fields.get("arguments"),
     }
 
 
 def response_part(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
     """Return a tool's answer as a part, from the fields and the content of its message."""
     failed = {"status": "error"} if fields.get("status") == "error" else {}
-    return {"type": "tool_call_response", "id": fields.get("tool_call_id"), "response": joined(content), **failed}
+    return {
+        "type": "tool_call_response",
+        "id": fields.get("tool_call_id"),
+        "response": join_text_blocks(content),
+        **failed,
+    }
 
 
 # --- event stream ---------------------------------------------------------------------------------------------------
 
-# A runnable may yield server-sent events to a web client, in one text. The format is that of
+# The output of a runnable for a web client may be one text of server-sent events, in the format of
 # https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
 _FIELD: Final = re.compile(r"(data|event|id|retry|):(.*)", re.DOTALL)
@@ -435,8 +466,8 @@ _KEYS: Final = ("choices", "delta", "content", "text", "token", "answer", "chunk
 """Keys of the words in an event that is a JSON object, in the forms of OpenAI, Anthropic, Vercel and LangServe."""
 
 
-def words_of(text: str) -> str:
-    """Return the joined words of server-sent events; every other text unchanged."""
+def text_of_events(text: str) -> str:
+    """Return the answer in a text of server-sent events, joined from its tokens; every other text unchanged."""
     if not text.startswith(_BEGINS):
         return text
     text_of_lf = text.replace("\r\n", "\n")

@@ -18,9 +18,9 @@ from spanscore.core.printable import printable
 from spanscore.core.span import SpanData
 from spanscore.errors import ConfigurationError, SampleError
 
-# --- otlp -----------------------------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------------------------
 
-# The file of the OpenTelemetry Collector's ``file`` exporter: one request per line, ids as hex, enums as numbers, 64-bit
+# Lines are those of the OpenTelemetry Collector's ``file`` exporter: one request per line, ids as hex, enums as numbers, 64-bit
 # integers as text (opentelemetry-proto, docs/specification.md, "JSON Protobuf Encoding").
 
 _ID_KEYS = ("traceId", "spanId", "parentSpanId")
@@ -56,14 +56,14 @@ def read_spans(lines: Iterable[str], left_out: Counter[str] | None = None) -> It
     Raises:
         SampleError: a line is not an export request; the message has its number, and quotes no content.
     """
-    from spanscore.core.codecs.otlp_request import span_data_of, taken_apart
+    from spanscore.core.codecs.otlp_request import parse_request, span_data_of
 
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            taken = taken_apart(_request(number, line))
+            request = parse_request(_request(number, line))
             if left_out is not None:
-                left_out.update(taken.rejected)
-            yield from map(span_data_of, taken.spans)
+                left_out.update(request.rejected)
+            yield from map(span_data_of, request.spans)
 
 
 def _request(number: int, line: str) -> bytes:
@@ -87,13 +87,12 @@ def _ids_as_hex(request: dict[str, Any]) -> None:
                     holder.update({name: b64decode(holder[name]).hex() for name in _ID_KEYS if name in holder})
 
 
-# --- lines ----------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
-    """Yield the valid spans of a file of OTLP-JSON lines; at the end, print the number of invalid spans and the errors on
-    stderr.
+    """Yield the valid spans of a file of OTLP-JSON lines. At the end, print the number of invalid spans by error to stderr.
 
     Args:
         file: path; ``-``: standard input.
@@ -106,8 +105,8 @@ def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
     with _open_lines(file) as lines:
         yield _read(file, lines, left_out)
     if left_out:
-        why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.most_common())
-        message = f"{printable(file)}: {left_out.total():,} invalid, left out: {why}"
+        errors = ", ".join(f"{error} ({count:,})" for error, count in left_out.most_common())
+        message = f"{printable(file)}: {left_out.total():,} invalid, left out: {errors}"
         typer.secho(message, fg=typer.colors.YELLOW, err=True)
 
 

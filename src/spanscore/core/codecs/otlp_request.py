@@ -25,15 +25,15 @@ from spanscore.core.codecs.otlp_scan import (
     ScopePlace,
     SpanHead,
     SpanPlace,
+    scan_request,
     times_in,
-    walked,
 )
 from spanscore.core.codecs.otlp_span import SpanOfPairs, attributes_of_pairs, span_data_of_message
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.log import type_name
 from spanscore.core.span import SpanData
 
-# --- wire json ------------------------------------------------------------------------------------------------------
+# --- OTLP-JSON ------------------------------------------------------------------------------------------------------
 
 # OTLP-JSON → the same request as protobuf (opentelemetry-proto, docs/specification.md, "JSON Protobuf Encoding").
 
@@ -41,8 +41,8 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _IDS = {"traceId": "trace_id", "spanId": "span_id", "parentSpanId": "parent_span_id"}
 _NO_ID = b"?"
 """Replaces an id that is not hex. No id has this length; an empty parent id would make the span a root."""
-_UNFIT = (ValueError, TypeError, AttributeError, RecursionError, ParseError)
-"""Errors that foreign JSON causes in its readers. A message of such an error may quote the JSON, and so prompts."""
+_JSON_ERRORS = (ValueError, TypeError, AttributeError, RecursionError, ParseError)
+"""Errors that foreign JSON causes in the code below. The message of such an error may quote the JSON, and so prompts."""
 
 
 class UnreadableRequest(ValueError):
@@ -66,11 +66,11 @@ def from_json(body: bytes | str) -> bytes:
         UnreadableRequest: the body is not JSON, or not a request.
     """
     try:
-        document = _loaded(body if isinstance(body, str) else body.decode())
+        document = _parse_json(body if isinstance(body, str) else body.decode())
         request = ExportTraceServiceRequest()
-        for resource_spans in _list(document, "resourceSpans"):
-            _add(resource_spans, request.resource_spans.add())
-    except _UNFIT as error:
+        for resource_spans in _pop_list(document, "resourceSpans"):
+            _add_resource_spans(resource_spans, request.resource_spans.add())
+    except _JSON_ERRORS as error:
         raise UnreadableRequest(type_name(error)) from None
     return request.SerializeToString()
 
@@ -83,28 +83,28 @@ def logs_from_json(body: bytes) -> bytes:
     """
     try:
         request = ExportLogsServiceRequest()
-        for resource_logs in _list(_loaded(body.decode()), "resourceLogs"):
-            of = request.resource_logs.add()
-            for scope in _list(resource_logs, "scopeLogs"):
-                records, into = _list(scope, "logRecords"), of.scope_logs.add()
-                _parse(scope, into)
+        for resource_logs in _pop_list(_parse_json(body.decode()), "resourceLogs"):
+            resource_message = request.resource_logs.add()
+            for scope in _pop_list(resource_logs, "scopeLogs"):
+                records, scope_message = _pop_list(scope, "logRecords"), resource_message.scope_logs.add()
+                _parse(scope, scope_message)
                 for record in records:
-                    _add_with_ids([(record, into.log_records.add())])
-    except _UNFIT as error:
+                    _parse_with_ids([(record, scope_message.log_records.add())])
+    except _JSON_ERRORS as error:
         raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
     return request.SerializeToString()
 
 
-def _loaded(text: str) -> Any:
-    loaded = json.loads(text)
+def _parse_json(text: str) -> Any:
+    document = json.loads(text)
     if _SURROGATE.search(text):  # half an emoji, if a writer cut a text: protobuf would reject the whole span
-        return json.loads(safe_text(json.dumps(loaded, ensure_ascii=False)))
-    return loaded
+        return json.loads(safe_text(json.dumps(document, ensure_ascii=False)))
+    return document
 
 
-def _list(holder: dict[str, Any], name: str) -> list[Any]:
-    """Remove and return a list of its holder; empty if it is missing or null."""
-    value = holder.pop(name, None)
+def _pop_list(values: dict[str, Any], name: str) -> list[Any]:
+    """Remove a list from an object and return it; empty if it is missing or null."""
+    value = values.pop(name, None)
     if value is None:
         return []
     if not isinstance(value, list):
@@ -112,57 +112,57 @@ def _list(holder: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _add(values: dict[str, Any], into: Any) -> None:
-    for scope in _list(values, "scopeSpans"):
-        spans, scope_spans = _list(scope, "spans"), into.scope_spans.add()
+def _add_resource_spans(values: dict[str, Any], message: Any) -> None:
+    for scope in _pop_list(values, "scopeSpans"):
+        spans, scope_spans = _pop_list(scope, "spans"), message.scope_spans.add()
         _parse(scope, scope_spans)
         for span in spans:
             _add_span(span, scope_spans.spans.add())
-    _parse(values, into)
+    _parse(values, message)
 
 
-def _add_span(values: dict[str, Any], into: Any) -> None:
+def _add_span(values: dict[str, Any], message: Any) -> None:
     try:
-        links = [(link, into.links.add()) for link in _list(values, "links")]
-    except _UNFIT:
-        into.Clear()
+        links = [(link, message.links.add()) for link in _pop_list(values, "links")]
+    except _JSON_ERRORS:
+        message.Clear()
         return
-    _add_with_ids([(values, into), *links])
+    _parse_with_ids([(values, message), *links])
 
 
-def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
-    """Parse messages with ids. If a message is unreadable, the first, which contains all other messages, is left empty."""
+def _parse_with_ids(pairs: list[tuple[dict[str, Any], Any]]) -> None:
+    """Parse objects with ids into their messages. If one is unreadable, the first, which contains the others, is left empty."""
     try:
-        for holder, message in holders:
-            ids = dict(_ids(holder))
-            _parse(holder, message)
+        for values, message in pairs:
+            ids = dict(_pop_ids(values))
+            _parse(values, message)
             for name, value in ids.items():
                 setattr(message, name, value)
-    except _UNFIT:
-        holders[0][1].Clear()
+    except _JSON_ERRORS:
+        pairs[0][1].Clear()
 
 
-def _ids(holder: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+def _pop_ids(values: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     """Remove and yield the ids of a span or link. Ids are hex in OTLP, but protobuf's own JSON expects base64."""
     for name, field in _IDS.items():
-        if value := holder.pop(name, None):
+        if value := values.pop(name, None):
             try:
                 yield field, unhexlify(value)
             except ValueError:
                 yield field, _NO_ID
 
 
-def _parse(values: dict[str, Any], into: Any) -> None:
+def _parse(values: dict[str, Any], message: Any) -> None:
     if not isinstance(values, dict):
         raise TypeError
-    ParseDict(values, into, ignore_unknown_fields=True)
+    ParseDict(values, message, ignore_unknown_fields=True)
 
 
-# --- wire -----------------------------------------------------------------------------------------------------------
+# --- protobuf -------------------------------------------------------------------------------------------------------
 
-# Unscored spans are never converted. In a request in the form of the SDKs they are not even copied: a span is its ids and a
-# position in the body until a part keeps it. Every other request is rewritten by a skeleton of its messages, in which a span
-# is bytes.
+# Unscored spans are never converted. In a request in the form of the SDKs they are not even copied: a span is its ids and its
+# position in the body, until a caller needs its bytes (``copy_span``). A request in another form is rewritten by a skeleton of
+# its messages, in which a span is bytes.
 
 _TIMES: Final = Struct("<xQxQ").unpack
 _CACHED, _CACHED_BYTES = 256, 16_384
@@ -188,7 +188,7 @@ class Origin(NamedTuple):
 
 
 class WireSpan(NamedTuple):
-    """One valid span as it was received.
+    """One span as it was received, with valid ids.
 
     Attributes:
         trace_id: 16 bytes, not all zero.
@@ -208,10 +208,10 @@ class WireSpan(NamedTuple):
 
 
 _new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]], WireSpan] = tuple.__new__
-"""Takes half the time of the constructor of a named tuple."""
+"""Creates a span in half the time of the constructor."""
 
 
-def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
+def copy_span(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
     """Return a span with its own copy of its bytes, so that its request can be freed."""
     trace_id, span_id, parent_id, is_remote, start, end, _ = place
     return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, body[start:end], origin))
@@ -232,11 +232,11 @@ class ParsedRequest(NamedTuple):
 
     @property
     def spans(self) -> list[WireSpan]:
-        """The valid spans, copied."""
-        return [kept(self.body, place, origin) for origin, places in self.places for place in places]
+        """Copies of the valid spans."""
+        return [copy_span(self.body, place, origin) for origin, places in self.places for place in places]
 
 
-def taken_apart(body: bytes) -> ParsedRequest:
+def parse_request(body: bytes) -> ParsedRequest:
     """Return the spans of an ``ExportTraceServiceRequest``.
 
     Raises:
@@ -244,20 +244,20 @@ def taken_apart(body: bytes) -> ParsedRequest:
     """
     rejected: dict[str, int] = {}
     try:
-        scopes = walked(body, rejected)
+        scopes = scan_request(body, rejected)
         if scopes is None:
             rejected.clear()
-            scopes = walked(body := _rewrite(body), rejected)
+            scopes = scan_request(body := _rewrite(body), rejected)
             assert scopes is not None  # protobuf itself wrote this form
         return ParsedRequest(body, [(_origin(scope), scope.spans) for scope in scopes], rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
 
-def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
-    """Return a valid span as ``SpanData``; spans of one origin share their resource.
+def span_data_of(span: WireSpan, corrections: Counter[str] | None = None) -> SpanData:
+    """Return a span as ``SpanData``; spans of one origin share their resource.
 
-    An end before the start is replaced by the start, and counted in ``mended``.
+    An end before the start is replaced by the start, and counted in ``corrections``.
 
     Raises:
         UnreadableRequest: the bytes after the ids are not a span.
@@ -268,8 +268,8 @@ def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData
         data = span_data_of_message(message, span.origin.scope_name, resource)
     except (DecodeError, UnicodeDecodeError) as error:
         raise UnreadableRequest(type_name(error)) from None
-    if mended is not None and message.end_time_unix_nano < message.start_time_unix_nano:
-        mended["an end before its start"] += 1
+    if corrections is not None and message.end_time_unix_nano < message.start_time_unix_nano:
+        corrections["an end before its start"] += 1
     return data
 
 
@@ -281,7 +281,7 @@ def resource_of(origin: Origin) -> Mapping[str, Any]:
     """
     try:
         resource = origin.resource
-        return _small_resource(resource) if len(resource) <= _CACHED_BYTES else _decoded_resource(resource)
+        return _cached_resource(resource) if len(resource) <= _CACHED_BYTES else _decode_resource(resource)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
@@ -291,13 +291,13 @@ def trace_state_of(span: WireSpan) -> str:
     try:
         return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
     except DecodeError:
-        return ""  # the rest is not a span; a full decode raises the error
+        return ""  # the bytes are not a span; ``span_data_of`` raises the error
 
 
 def times_of(span: WireSpan) -> tuple[int, int] | None:
     """Return start and end of a span in nanoseconds since the epoch; None if its bytes were dropped, or have no times."""
     raw = span[4]
-    if len(raw) == TIMES_SIZE:  # a shortened span
+    if len(raw) == TIMES_SIZE:  # a span of ``copy_times``
         return _TIMES(raw)
     if not raw:
         return None
@@ -309,7 +309,7 @@ def times_of(span: WireSpan) -> tuple[int, int] | None:
     return (start_ns, end_ns) if start_ns and end_ns else None
 
 
-def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
+def copy_times(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
     """Return a span with only its start and end."""
     trace_id, span_id, parent_id, is_remote, start, end, _ = place
     return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, times_in(body, start, end), origin))
@@ -329,10 +329,10 @@ def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
 
 def resource_message(attributes: Mapping[str, Any]) -> bytes:
     """Return a ``Resource`` message of values of type bool, int, float and text, and lists of them."""
-    made = Resource()
+    message = Resource()
     for name, value in attributes.items():
-        _set(made.attributes.add(key=safe_text(name)).value, value)
-    return bytes(made.SerializeToString())
+        _set(message.attributes.add(key=safe_text(name)).value, value)
+    return bytes(message.SerializeToString())
 
 
 def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
@@ -342,11 +342,13 @@ def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
     scopes: dict[Origin, Any] = {}
     for origin, raw in spans:
         if origin not in scopes:
-            whose = origin.resource, origin.resource_schema
-            if whose not in resources:
-                resources[whose] = request.resource_spans.add(resource=[whose[0]], schema_url=whose[1])
-            added = resources[whose].scope_spans.add(scope=[origin.scope], schema_url=origin.scope_schema)
-            scopes[origin] = added.spans
+            key = origin.resource, origin.resource_schema
+            if key not in resources:
+                resources[key] = request.resource_spans.add(
+                    resource=[origin.resource], schema_url=origin.resource_schema
+                )
+            scope_spans = resources[key].scope_spans.add(scope=[origin.scope], schema_url=origin.scope_schema)
+            scopes[origin] = scope_spans.spans
         scopes[origin].append(raw)
     return bytes(request.SerializeToString())
 
@@ -362,36 +364,37 @@ def _rewrite(body: bytes) -> bytes:
     return bytes(request.SerializeToString())
 
 
-def _origin(of: ScopePlace) -> Origin:
-    resource, scope, resource_schema, scope_schema, _ = of
+def _origin(place: ScopePlace) -> Origin:
+    resource, scope, resource_schema, scope_schema, _ = place
     is_small = len(resource) + len(scope) <= _CACHED_BYTES
-    return (_small_origin if is_small else _made_origin)(resource, scope, resource_schema, scope_schema)
+    return (_cached_origin if is_small else _make_origin)(resource, scope, resource_schema, scope_schema)
 
 
-def _made_origin(resource: bytes, scope: bytes, resource_schema: str, scope_schema: str) -> Origin:
+def _make_origin(resource: bytes, scope: bytes, resource_schema: str, scope_schema: str) -> Origin:
     return Origin(resource, scope, InstrumentationScope.FromString(scope).name, resource_schema, scope_schema)
 
 
-_small_origin = lru_cache(_CACHED)(_made_origin)
+_cached_origin = lru_cache(_CACHED)(_make_origin)
 """Returns the same object for equal messages, so that their bytes are hashed once for all look-ups."""
 
 
-def _decoded_resource(resource: bytes) -> Mapping[str, Any]:
+def _decode_resource(resource: bytes) -> Mapping[str, Any]:
     return attributes_of_pairs(Resource.FromString(resource).attributes)
 
 
-_small_resource = lru_cache(_CACHED)(_decoded_resource)
+_cached_resource = lru_cache(_CACHED)(_decode_resource)
 
 
-def _set(into: Any, value: Any) -> None:
+def _set(message: Any, value: Any) -> None:
+    """Set the value of an ``AnyValue`` message."""
     if isinstance(value, bool):
-        into.bool_value = value
+        message.bool_value = value
     elif isinstance(value, int):
-        into.int_value = value
+        message.int_value = value
     elif isinstance(value, float):
-        into.double_value = value
+        message.double_value = value
     elif isinstance(value, str):
-        into.string_value = safe_text(value)
+        message.string_value = safe_text(value)
     else:
         for item in value:
-            _set(into.array_value.values.add(), item)
+            _set(message.array_value.values.add(), item)

@@ -1,4 +1,8 @@
-"""Finds the position and the ids of each span in the bytes of an OTLP request, without a copy."""
+"""Finds the position and the ids of each span in the bytes of an OTLP request, without decoding or copying the span.
+
+Protobuf messages are read byte by byte here: a field is a tag, which has number and type, and a value; most values begin with
+their length. The code is written for speed, because a receiver reads every span of every request, and scores few.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from spanscore.core.codecs.otlp_span import IS_REMOTE
 
 # --- skeleton -------------------------------------------------------------------------------------------------------
 
-# An export request with only its outline decoded: resources, scopes and spans are bytes in it.
+# An export request as protobuf, in which resources, scopes and spans stay bytes.
 #
 # The field numbers are those of opentelemetry-proto (``ExportTraceServiceRequest``, ``ResourceSpans``, ``ScopeSpans``,
 # ``Span``). A field that is one message in opentelemetry-proto is repeated bytes in this skeleton. If such a field occurs
@@ -52,7 +56,7 @@ _MESSAGES: dict[str, list[tuple[int, str, FieldDescriptorProto.Label.ValueType, 
 }
 
 
-def _file() -> FileDescriptorProto:
+def _skeleton_file() -> FileDescriptorProto:
     file = FileDescriptorProto(name="spanscore/skeleton.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
@@ -66,7 +70,7 @@ def _file() -> FileDescriptorProto:
 
 
 _POOL = DescriptorPool()  # a separate pool, because the shared one has the whole messages
-_POOL.AddSerializedFile(_file().SerializeToString())
+_POOL.AddSerializedFile(_skeleton_file().SerializeToString())
 
 RequestSkeleton: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.Request"))
 """``ExportTraceServiceRequest`` with spans as bytes."""
@@ -74,16 +78,19 @@ SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.
 """The ids, flags and times of a ``Span``."""
 
 
-# --- wire ids -------------------------------------------------------------------------------------------------------
+# --- ids of a span --------------------------------------------------------------------------------------------------
 
-# Ids are read at their expected positions in the bytes of a span. A decoder reads all other spans.
-#
-# SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last.
+# SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last. At these
+# positions ids are read without decoding the span. ``decode_span`` reads spans in another form.
 
 _ROW = Struct(">5s16sH8sH8s").unpack_from
+"""Reads a span in its ``ScopeSpans``: tag and length of the span, and its three ids with their tags."""
 _FRONT = Struct(">H16sH8sH8s").unpack_from
+"""Reads the three ids at the beginning of a span, in the order of the SDKs."""
 _END = Struct(">H8sH8sH16s").unpack_from
+"""Reads the three ids at the end of a span, in the order of the Collector."""
 _NAMED = Struct(">BxB8xB8x").unpack_from
+"""Reads the tags of kind, start and end, which follow the name."""
 _FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
 """Tags of fields 1 to 3 of a message above the spans, each with a length: field 2 of a ``ScopeSpans`` is a span, field 3 is the
 schema's URL.
@@ -119,7 +126,7 @@ _REMOTE_BIT: Final = 2
 _LOCAL_FLAGS: Final = frozenset(
     bytes((_FLAG, 1, trace, has_is_remote, 0, 0)) for trace in range(4) for has_is_remote in (0, 1)
 )
-"""Last bytes of a span whose parent is not known to be remote; ``trace`` are the W3C flags, two of which are defined."""
+"""Last bytes of a span without a parent that is known to be remote; ``trace`` are the W3C flags, two of which are defined."""
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
 """Invalid ids. Ids are hashed sooner or later, so a set look-up costs less than comparisons."""
@@ -157,9 +164,9 @@ message in the body, and the W3C ``tracestate`` (None if it was not read).
 
 
 def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
-    """Read consecutive spans in the form that SDKs write most often; return the position of the first span in another form.
+    """Append consecutive spans in the form that SDKs write most often; return the position of the first span in another form.
 
-    Nearly every span is read here, so the code is written for speed; see ``in_place`` and ``decoded`` for the meaning.
+    Nearly every span is read here. ``read_in_place`` does the same for one span, in more readable code.
     """
     steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
     while at <= last:
@@ -185,8 +192,8 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
     return at
 
 
-def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
-    """Return a span whose ids are at their expected positions, without a remote parent; None for every other span."""
+def read_in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
+    """Return a span with its ids at their expected positions, and without a remote parent; None for every other span."""
     if end - start < _READ_SIZE:
         return None
     first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
@@ -213,55 +220,52 @@ def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: 
 
 
 def _no_parent(body: bytes, start: int, end: int) -> bytes:
-    """Return empty bytes for a span without parent and tracestate: the name follows the ids. Otherwise return zeros.
+    """Return empty bytes, the parent id of a root, if the name follows the ids; zeros if the span may have a parent.
 
     Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
     safeguard, the bytes of the parent's tag must not occur later.
     """
-    length = body[start + _NAME_AT + 1]
-    named = start + _NAME_AT + 2 + length
-    if body[start + _NAME_AT] != _NAME or length >= _ANOTHER_BYTE or named + _NAMED_SIZE > end:
-        return _NO_SPAN
-    if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
-        return _NO_SPAN
-    return b""
+    kind_at = _kind_after_name(body, start + _NAME_AT, end)
+    return _NO_SPAN if kind_at < 0 or body.find(_PARENT, kind_at, end) >= 0 else b""
+
+
+def _kind_after_name(body: bytes, at: int, end: int) -> int:
+    """Return the position of kind, start and end; -1 unless the name is at this position and these three follow it."""
+    length = body[at + 1]
+    kind_at = at + 2 + length
+    is_name = body[at] == _NAME and length < _ANOTHER_BYTE and kind_at + _NAMED_SIZE <= end
+    return kind_at if is_name and _NAMED(body, kind_at) == _KIND_AND_TIMES else -1
 
 
 def times_in(body: bytes, start: int, end: int) -> bytes:
     """Return the bytes of the start and end fields of a span that was read; empty if the span has neither."""
-    at = start + _NAME_AT
-    if body[at] == _PARENT[0]:
-        at += _PARENT_SIZE
-    length = body[at + 1]
-    named = at + 2 + length
-    if (
-        body[at] != _NAME
-        or length >= _ANOTHER_BYTE
-        or named + _NAMED_SIZE > end
-        or _NAMED(body, named) != _KIND_AND_TIMES
-    ):
-        head = SpanHead.FromString(body[start:end])
-        times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
-        return bytes(times.SerializeToString())
-    return body[named + _KIND_SIZE : named + _NAMED_SIZE]
+    name_at = start + _NAME_AT
+    if body[name_at] == _PARENT[0]:
+        name_at += _PARENT_SIZE
+    kind_at = _kind_after_name(body, name_at, end)
+    if kind_at >= 0:
+        return body[kind_at + _KIND_SIZE : kind_at + _NAMED_SIZE]
+    head = SpanHead.FromString(body[start:end])
+    times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
+    return bytes(times.SerializeToString())
 
 
-def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:
+def decode_span(body: bytes, start: int, end: int) -> SpanPlace | str:
     """Return a span with its ids at any position, or the error of an invalid span, which quotes no content."""
     try:
         head = SpanHead.FromString(body[start:end])
     except DecodeError:
         return _UNREADABLE
     trace_id, span_id, parent_id = head.trace_id, head.span_id, head.parent_span_id
-    if wrong := _wrong(trace_id, span_id, parent_id) if start < end else _UNREADABLE:
-        return wrong
+    if error := _id_error(trace_id, span_id, parent_id) if start < end else _UNREADABLE:
+        return error
     if parent_id == _NO_SPAN:
         parent_id = b""
     is_remote = bool(parent_id) and head.flags & IS_REMOTE == IS_REMOTE
     return trace_id, span_id, parent_id, is_remote, start, end, head.trace_state
 
 
-def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
+def _id_error(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
     if len(trace_id) != len(_NO_TRACE):
         return "a trace id that is not 16 bytes"
     if len(span_id) != len(_NO_SPAN):
@@ -273,14 +277,10 @@ def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
     return "a span id of zeros" if span_id == _NO_SPAN else None
 
 
-# --- wire walk ------------------------------------------------------------------------------------------------------
+# --- spans of a request ---------------------------------------------------------------------------------------------
 
-# Bytes are not copied, and only the ids of a span are read. Protobuf reads all other requests: with unknown fields, or with a
-# repeated field that should occur once.
-
-_SDKS, _COLLECTORS = (_FIRST_FIELD, _SECOND_FIELD), (_SECOND_FIELD, _FIRST_FIELD)
-"""Order of resource and scopes in a ``ResourceSpans``, for SDKs and for the Collector."""
 _TWO_MORE: Final = _ANOTHER_BYTE + (_ANOTHER_BYTE << 7)
+"""Bits of the first two bytes of a length of three bytes that are not part of the number."""
 _LONGEST: Final = 5
 """Maximum number of bytes of a length: protobuf has none of more than 2 GiB."""
 
@@ -305,78 +305,40 @@ class ScopePlace(NamedTuple):
     spans: Sequence[SpanPlace]
 
 
-def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
-    """Return the scopes of an ``ExportTraceServiceRequest``.
+def scan_request(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
+    """Return the scopes of an ``ExportTraceServiceRequest``, with the places of their spans.
 
-    None if a message has an unknown field, repeats a field that should occur once, or is invalid. ``rejected`` receives error →
-    number of invalid spans.
+    Return None if a message has an unknown field, repeats a field that should occur once, or is invalid: protobuf must read
+    such a request. ``rejected`` receives error → number of invalid spans.
     """
-    whole = _one_scope(body, rejected)
-    if whole is not None:
-        return [whole]
-    rejected.clear()
-    return _any_scopes(body, rejected)
-
-
-def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return the scope of a request with one scope, as nearly all have; None for every other request.
-
-    SDKs write resource and scope before their spans, the Collector after them.
-    """
-    size = len(body)
-    start, end = _field(body, 0, size)
-    if end != size or body[0] != _FIRST_FIELD:
-        return None
-    first = _field(body, start, size)
-    if first[1] < 0:
-        return None
-    second = _field(body, first[1], size)
-    if second[1] != size:
-        return None
-    tags = body[start], body[first[1]]
-    if tags == _SDKS:
-        resource, inner = first, second
-    elif tags == _COLLECTORS:
-        inner, resource = first, second
-    else:
-        return None
-    return _scope(body, body[resource[0] : resource[1]], "", inner, rejected)
-
-
-def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: dict[str, int]) -> ScopePlace | None:
-    """Return one ``ScopeSpans`` and read its spans; None if it has other fields, a repeated scope, or is invalid."""
-    spans: list[SpanPlace] = []
-    of = _parts(body, *place, partial(_spans, spans, rejected))
-    return None if of is None or len(of[0]) > 1 else ScopePlace(resource, _message(body, of[0]), schema, of[2], spans)
-
-
-def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     scopes: list[ScopePlace] = []
-    request = _parts(body, 0, len(body))
+    request = _fields(body, 0, len(body))
     if request is None or request[1] or request[2]:
         return None
     for start, end in request[0]:
-        of = _parts(body, start, end)
-        if of is None or len(of[0]) > 1:
+        resource_spans = _fields(body, start, end)
+        if resource_spans is None or len(resource_spans[0]) > 1:
             return None
-        resource = _message(body, of[0])
-        for place in of[1]:
-            scope = _scope(body, resource, of[2], place, rejected)
-            if scope is None:
+        resources, scope_places, resource_schema = resource_spans
+        for place in scope_places:
+            spans: list[SpanPlace] = []
+            scope_spans = _fields(body, *place, partial(_read_spans, spans, rejected))
+            if scope_spans is None or len(scope_spans[0]) > 1:
                 return None
-            scopes.append(scope)
+            resource, scope = _bytes_at(body, resources), _bytes_at(body, scope_spans[0])
+            scopes.append(ScopePlace(resource, scope, resource_schema, scope_spans[2], spans))
     return scopes
 
 
-_Parts = tuple[list[_Place], list[_Place], str]
-"""Positions of first and second fields, and the third field; a plain tuple, because each request builds some."""
+_Fields = tuple[list[_Place], list[_Place], str]
+"""Positions of fields 1 and 2 of a message, and field 3, the schema URL. A plain tuple, because each request builds some."""
 
 
-def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
-    """Return the positions of a message's fields.
+def _fields(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Fields | None:
+    """Return the fields of a message above the spans: a request, a ``ResourceSpans`` or a ``ScopeSpans``.
 
-    None if the message has other fields than the three, a field exceeds it, or the schema URL is repeated or not UTF-8.
-    ``read`` reads consecutive second fields and returns their end; those fields are then left out of the result.
+    None if the message has another field, a field exceeds it, or the schema URL is repeated or not UTF-8. ``read`` reads
+    consecutive fields 2 and returns their end, -1 for an invalid field; their positions are then left out of the result.
     """
     first: list[_Place] = []
     second: list[_Place] = []
@@ -401,11 +363,13 @@ def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int
             return None
     if not schemas:
         return first, second, ""
-    schema = _text(_message(body, schemas))
-    return None if schema is None else (first, second, schema)
+    try:
+        return first, second, _bytes_at(body, schemas).decode()
+    except UnicodeDecodeError:
+        return None
 
 
-def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int, end: int) -> int:
+def _read_spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int, end: int) -> int:
     """Read consecutive spans; return the position of the first other field, -1 if a span exceeds its message."""
     while (at := read_row(body, at, end, into)) < end and body[at] == _SECOND_FIELD:
         if at + 2 < end and body[at + 1] >= _ANOTHER_BYTE > body[at + 2]:  # a length of two bytes, as most spans have
@@ -414,7 +378,7 @@ def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int
             start, at = _field(body, at, end)
         if not start <= at <= end:
             return -1
-        place = in_place(body, start, at) or decoded(body, start, at)
+        place = read_in_place(body, start, at) or decode_span(body, start, at)
         if isinstance(place, str):
             rejected[place] = rejected.get(place, 0) + 1
         else:
@@ -452,15 +416,9 @@ def _long_field(body: bytes, at: int, end: int) -> _Place:
     return start, -1
 
 
-def _message(body: bytes, places: Sequence[_Place]) -> bytes:
+def _bytes_at(body: bytes, places: Sequence[_Place]) -> bytes:
+    """Return the bytes at the first place; empty without a place."""
     if not places:
         return b""
     start, end = places[0]
     return body[start:end]
-
-
-def _text(message: bytes) -> str | None:
-    try:
-        return message.decode()
-    except UnicodeDecodeError:
-        return None

@@ -1,4 +1,4 @@
-"""Converts an OTLP ``Span`` to ``SpanData``, and a log record to a span event; attributes stay bytes until they are read."""
+"""Converts an OTLP ``Span`` to ``SpanData``, and a log record with prompts or answers to an event of its span."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from spanscore.core.span import SpanData
 
 # --- otlp pairs -----------------------------------------------------------------------------------------------------
 
-# The attributes of a span on the wire: each is bytes until it is read, and a repeated small one is read from a cache.
-#
-# Services send the same operation, model and names with every span. The rest are a few long texts, which are read without
-# building a message for each.
+# An attribute of a span is a ``KeyValue`` message, called a pair here. Services send the same operation, model and names with
+# every span, so decoded small pairs are cached. The other pairs are a few long texts, which are read without building a message
+# for each.
 
 _REMEMBERED, _SMALL_BYTES = 4_096, 128
 """Number of cached pairs, and of cached names of larger pairs; and the maximum size of a cached pair."""
@@ -108,17 +107,16 @@ def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind is None:
         return None
-    held = getattr(value, kind)
+    inner = getattr(value, kind)
     if kind == "array_value":
-        return [_value(item) for item in held.values]
-    return attributes_of_pairs(held.values) if kind == "kvlist_value" else held
+        return [_value(item) for item in inner.values]
+    return attributes_of_pairs(inner.values) if kind == "kvlist_value" else inner
 
 
 # --- otlp span ------------------------------------------------------------------------------------------------------
 
-IS_REMOTE = 0x300
-"""Bits of a span's flags: the parent's location is known, and it is in another process (opentelemetry-proto 1.1)."""
-SAYS_REMOTE = 0x100
+HAS_IS_REMOTE, IS_REMOTE = 0x100, 0x300
+"""Bits of a span's flags: the flags state whether the parent is in another process; and it is (opentelemetry-proto 1.1)."""
 _SAMPLED = 1
 """Only some SDKs send the W3C flags over OTLP; an exported span was sampled."""
 _FLAGS = 0xFF
@@ -151,7 +149,7 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         trace_state=span.trace_state,
         resource=resource,
         failed_inside=attributes.get(semconv.RUN_STEP_ERROR) is True,
-        parent_is_remote=flags & IS_REMOTE == IS_REMOTE if parent_id and flags & SAYS_REMOTE else None,
+        parent_is_remote=flags & IS_REMOTE == IS_REMOTE if parent_id and flags & HAS_IS_REMOTE else None,
         events=(
             *([(event.name, attributes_of_pairs(event.attributes)) for event in events] if events else ()),
             *(failure(span.status.message) if status else ()),
@@ -161,14 +159,16 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
 
 # --- log content ----------------------------------------------------------------------------------------------------
 
-# Prompts and answers in log records: a record → an event of its span, the form of older instrumentations.
+# Some instrumentations record prompts and answers in log records; older ones recorded them in events of the span. So a log
+# record becomes an event of its span. Three forms are read:
 #
-# Three forms are read: ``gen_ai.client.inference.operation.details``, with the attribute names of spans; the older family
-# ``gen_ai.user.message`` … ``gen_ai.choice``, with a message as the body; and the records of AWS's distribution, with the
-# scope's name as the event name and a body of ``input`` and ``output`` with ``messages``.
+# - ``gen_ai.client.inference.operation.details``, with the attribute names of spans;
+# - the older family ``gen_ai.user.message`` … ``gen_ai.choice``, with a message as the body;
+# - records of AWS's distribution, with the scope's name as the event name and a body of ``input`` and ``output`` with
+#   ``messages``.
 
 MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
-"""Each request with such a record contains one of these."""
+"""Each request with such a record contains one of these byte strings."""
 _MESSAGES: Final = frozenset({*semconv.MESSAGE_EVENTS, semconv.CHOICE_EVENT})
 _RECORD_BYTES: Final = 600
 """Memory of a record in addition to its event's attributes, bytes."""
@@ -196,12 +196,12 @@ class ContentRecord(NamedTuple):
 def content_in_logs(body: bytes) -> list[ContentRecord]:
     """Return the content in an ``ExportLogsServiceRequest``."""
     records = log_records(ExportLogsServiceRequest.FromString(body))
-    found = (record_of(record, scope, attributes_of_pairs(record.attributes)) for scope, record in records)
-    return [record for record in found if record is not None]
+    contents = (content_of_record(record, scope, attributes_of_pairs(record.attributes)) for scope, record in records)
+    return [content for content in contents if content is not None]
 
 
 def log_records(request: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the records of a request, each with its scope. spanscore's own are skipped, because evaluation spans have their
+    """Yield the scope and the record of each log record in a request, except spanscore's own: evaluation spans have the same
     content.
     """
     for resource_logs in request.resource_logs:
@@ -211,25 +211,21 @@ def log_records(request: Any) -> Iterator[tuple[str, Any]]:
                     yield scope_logs.scope.name, record
 
 
-def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord | None:
-    """Return the content in a ``LogRecord`` message; None if it has no content, or no span id.
-
-    ``held`` are the record's attributes, as plain values.
-    """
+def content_of_record(record: Any, scope: str, attributes: Mapping[str, Any]) -> ContentRecord | None:
+    """Return the content in a ``LogRecord`` message, with its attributes as plain values; None without content or span id."""
     ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
     if not all(ids):
         return None
     body = attributes_of_pairs([*record.body.kvlist_value.values]) if record.body.HasField("kvlist_value") else None
     text = record.body.string_value
-    event = _event_of(record.event_name, scope, held, text if body is None else body)
+    event = _event_of(record.event_name, scope, attributes, text if body is None else body)
     return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
 
 
-def emitted(record: Any, scope: str) -> ContentRecord | None:
-    """Return the content in a record of OpenTelemetry's SDK; None if it has no content, or no span id."""
+def content_of_sdk_record(record: Any, scope: str) -> ContentRecord | None:
+    """Return the content in a log record of OpenTelemetry's SDK; None without content or span id."""
     ids = record.trace_id or 0, record.span_id or 0
-    held = record.attributes or {}
-    event = _event_of(record.event_name, scope, held, record.body) if all(ids) else None
+    event = _event_of(record.event_name, scope, record.attributes or {}, record.body) if all(ids) else None
     return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
 
 
@@ -240,14 +236,14 @@ def _memory_of(value: Any) -> int:
     return getsizeof(value) + sum(map(_memory_of, parts))
 
 
-def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:
+def _event_of(event_name: str | None, scope: str, attributes: Mapping[str, Any], body: Any) -> Event | None:
     """Return the span event for a log record; None if it has no content."""
-    name = event_name or held.get(semconv.EVENT_NAME)
+    name = event_name or attributes.get(semconv.EVENT_NAME)
     pairs = body if isinstance(body, Mapping) else {}
     if name == semconv.DETAILS_EVENT:
-        return semconv.DETAILS_EVENT, {**held, **pairs}
+        return semconv.DETAILS_EVENT, {**attributes, **pairs}
     if name in _MESSAGES:
-        return str(name), {**held, semconv.EVENT_CONTENT: body} if body else held
+        return str(name), {**attributes, semconv.EVENT_CONTENT: body} if body else attributes
     sides = {side: pairs[side] for side in semconv.BODY_SIDES if isinstance(pairs.get(side), Mapping)}
     return (semconv.DETAILS_EVENT, sides) if name == scope and sides else None
 
@@ -255,8 +251,8 @@ def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body:
 def event_bytes(event: Event) -> bytes:
     """Return bytes that, appended to a span's bytes, add one event to the span; structures become JSON."""
     span = Span()
-    more = span.events.add(name=event[0])
+    message = span.events.add(name=event[0])
     for name, value in event[1].items():
-        pair = more.attributes.add(key=name)
+        pair = message.attributes.add(key=name)
         pair.value.string_value = value if isinstance(value, str) else json.dumps(value, default=str)
     return bytes(span.SerializeToString())

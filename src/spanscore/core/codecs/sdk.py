@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.core.codecs.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
 
-# --- by names -------------------------------------------------------------------------------------------------------
+# --- attribute names ------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 _SETS: Final = 512
@@ -23,26 +23,26 @@ _CHARS: Final = 2_000
 
 
 class AttributeCache(dict[tuple[str, ...], T]):
-    """Cache from names, in order, to facts that follow from them, as ``cache[(*attributes,)]``. Thread-safe.
+    """Cache of facts that follow from the attribute names of a span alone: ``cache[(*attributes,)]``. Thread-safe.
 
-    It saves time because a service sends few sets of names.
+    The cache saves time, because a service sends spans with few different sets of names.
 
     Args:
-        find: pure function of the names.
+        compute: pure function of the names, in order.
     """
 
-    def __init__(self, find: Callable[[tuple[str, ...]], T]) -> None:
+    def __init__(self, compute: Callable[[tuple[str, ...]], T]) -> None:
         super().__init__()
-        self._find = find
+        self._compute = compute
 
     def __missing__(self, names: tuple[str, ...]) -> T:
         """Compute the value, and cache it unless the names are too long."""
-        found = self._find(names)
+        value = self._compute(names)
         if sum(map(len, names)) <= _CHARS:
             if len(self) >= _SETS:
                 self.clear()
-            self[names] = found
-        return found
+            self[names] = value
+        return value
 
 
 # --- sdk ------------------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
 
 
 def failure(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return a span status's description as an exception event: most instrumentations record the same text as an event."""
+    """Return the description of a span's status as an exception event, as most instrumentations record it; empty without."""
     return (("exception", {semconv.EXCEPTION_MESSAGE: description}),) if description else ()
 
 
@@ -105,20 +105,20 @@ def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: attributes[name] for key, name in named} if named else {}  # most spans have no metadata
 
 
-def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the names with this prefix as (rest, name)."""
-    start = len(beginning)
-    return tuple([(name[start:], name) for name in names if name.startswith(beginning)])
+def names_under(prefix: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the names with this prefix as (name without the prefix, name)."""
+    start = len(prefix)
+    return tuple([(name[start:], name) for name in names if name.startswith(prefix)])
 
 
 _METADATA = AttributeCache(partial(names_under, semconv.METADATA))
 
 
-def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with this prefix, without the prefix. One search in all names detects that a span has none."""
-    if beginning not in "\n".join(attributes):
+def attributes_under(prefix: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes with this prefix, without the prefix."""
+    if prefix not in "\n".join(attributes):  # most spans: one search in all names is faster than one check per name
         return {}
-    return {key: attributes[name] for key, name in names_under(beginning, attributes)}
+    return {key: attributes[name] for key, name in names_under(prefix, attributes)}
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
@@ -160,27 +160,28 @@ class _WithAttributes(ReadableSpan):
         return self._original.dropped_links
 
 
-_QUOTES_NOTHING = semconv.PLAIN_ATTRIBUTES | {semconv.OPENINFERENCE_KIND, semconv.SYSTEM}
+_WITHOUT_QUOTATION = semconv.PLAIN_ATTRIBUTES | {semconv.OPENINFERENCE_KIND, semconv.SYSTEM}
 
 
 def without_texts(readable: ReadableSpan) -> ReadableSpan:
     """Return an ended span of any instrumentation without texts that may quote a prompt or an answer.
 
-    It keeps numbers, booleans, and texts of attributes that never quote content: those of the conventions and spanscore's own.
+    The copy has numbers, booleans, and texts of attributes that never quote content: those of the conventions and spanscore's
+    own.
     """
-    ours = (f"{semconv.SCOPE}.", semconv.METADATA)
-    kept = {
+    own_prefixes = (f"{semconv.SCOPE}.", semconv.METADATA)
+    attributes = {
         name: value
         for name, value in attributes_of(readable).items()
         if not semconv.is_content(name)
-        and (isinstance(value, int | float) or name in _QUOTES_NOTHING or name.startswith(ours))
+        and (isinstance(value, int | float) or name in _WITHOUT_QUOTATION or name.startswith(own_prefixes))
     }
     return ReadableSpan(
         name=readable.name,
         context=readable.get_span_context(),
         parent=readable.parent,
         resource=readable.resource,
-        attributes=kept,
+        attributes=attributes,
         links=[Link(link.context) for link in readable.links],
         kind=readable.kind,
         status=Status(readable.status.status_code),
@@ -190,19 +191,19 @@ def without_texts(readable: ReadableSpan) -> ReadableSpan:
     )
 
 
-def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def encode_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes in a form that a span accepts: content as text or JSON text. Values that OTLP cannot represent are
     left out.
     """
     present = [(name, value) for name, value in attributes.items() if value is not None]
-    return {safe_text(name): wired for name, value in present if (wired := _wire(name, value)) is not None}
+    return {safe_text(name): encoded for name, value in present if (encoded := _encode(name, value)) is not None}
 
 
 class WireAttributes(Attributes):
-    """Attributes as received over the wire. Content becomes structures, and is parsed when it is first read.
+    """Attributes of a received span, with content as JSON text, which is parsed into structures when it is first read.
 
     Attributes:
-        wire: the received attributes, for callers that read them in another way; empty as soon as content was parsed.
+        wire: the received attributes, for callers that read them without parsing; empty after content was parsed.
     """
 
     __slots__ = ("wire",)
@@ -211,13 +212,13 @@ class WireAttributes(Attributes):
         super().__init__(wire, partial(structures, wire))
         self.wire: Mapping[str, Any] = wire
 
-    def _all(self) -> Mapping[str, Any]:
+    def _render_all(self) -> Mapping[str, Any]:
         self.wire = {}
-        return super()._all()
+        return super()._render_all()
 
 
 def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return the content of attributes from the wire, parsed. Lists under the names of ``unread`` are parsed when read."""
+    """Return the content of received attributes, parsed. Lists under the names of ``unread`` are parsed when they are read."""
     content: dict[str, Any] = {}
     for name, value in wire.items():
         if name in unread and type(value) is str and value.startswith("["):
@@ -228,10 +229,10 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
 
 
 _unread: Callable[[type[UnreadContent], tuple[str, Callable[[str], Any]]], UnreadContent] = tuple.__new__
-"""Takes half the time of the constructor of a named tuple."""
+"""Creates a value in half the time of the constructor."""
 
 
-def _wire(name: str, value: Any) -> Any:
+def _encode(name: str, value: Any) -> Any:
     if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
         return safe_text(value)
     return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
@@ -244,7 +245,7 @@ def _structure(name: str, value: Any) -> Any:
 
 
 def _is_text(name: str) -> bool:
-    """Whether content is text by its convention: never read as JSON."""
+    """Whether a content attribute is text by its convention, and never JSON."""
     return name == semconv.RETRIEVAL_QUERY or name.startswith(semconv.CONTENT_PREFIXES)
 
 

@@ -1,5 +1,6 @@
-"""Takes snapshots of live LangChain values, which later edits cannot change, and their approximate size. Application's
-thread.
+"""Takes snapshots of live LangChain values, which later edits cannot change, and estimates their size.
+
+Everything here runs on the application's thread, so it is written for speed.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from spanscore.core.log import bases_of, class_name, defines, is_a, module_of, t
 
 
 class Snapshot(tuple[Any, ...]):
-    """The kept parts of a known object. A tuple, because an ``__init__`` would triple the cost.
+    """The parts of a known object that are needed for rendering. A tuple, because an ``__init__`` would triple the cost.
 
-    Never a *plain* tuple, because ``("user", "text")`` is one.
+    A subclass of tuple, because ``("user", "text")`` is a plain tuple.
     """
 
     __slots__ = ()
@@ -98,35 +99,35 @@ class Opaque(Snapshot):
     __slots__ = ()
 
 
-# --- glance ---------------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------------------------
 
-# ``content_size`` counts a unit's content on a thread of spanscore, and takes up to 10 ms. This estimate reads only a few
-# elements of a long list, and counts a text that several runs of a unit share once.
+# A thread of spanscore measures a unit's content exactly (``content_size``), in up to 10 ms. The estimate here reads only a few
+# elements of a long list, and counts a text once that several runs of a unit share.
 
 _DEPTH = 5
 """Depth of the bytes of an image in a state: the list of messages, with blocks of content."""
 _FEW = 8
 """Number of elements that are read of a longer list."""
 _LONG = 1_000
-"""A shorter text is counted at each occurrence: to remember it costs more than its size."""
+"""A text of fewer characters is counted at each occurrence, because remembering it costs more memory than the text."""
 
 
-def glance(snapshot: Any, counted: set[int], depth: int = _DEPTH) -> int:
-    """Return the approximate bytes of text that a snapshot keeps alive, a lower bound if some are deep: takes 0.3 to 5 µs.
+def estimate_size(snapshot: Any, counted: set[int], depth: int = _DEPTH) -> int:
+    """Return the approximate bytes of text in a snapshot; texts below ``depth`` levels do not count. Takes 0.3 to 5 µs.
 
     ``counted`` has the ids of long texts that are counted already; those of this snapshot are added.
     """
     kind = type(snapshot)
     if kind is str:
         return _length(snapshot, counted)
-    look = _INSIDE.get(kind)
-    if look is None or not depth:
+    choose = _ELEMENTS.get(kind)
+    if choose is None or not depth:
         return 0
-    inside, times = look(snapshot)
+    elements, factor = choose(snapshot)
     total = 0
-    for thing in inside:
-        total += _length(thing, counted) if type(thing) is str else glance(thing, counted, depth - 1)
-    return total * times
+    for element in elements:
+        total += _length(element, counted) if type(element) is str else estimate_size(element, counted, depth - 1)
+    return total * factor
 
 
 def _length(text: str, counted: set[int]) -> int:
@@ -145,7 +146,7 @@ def _items(items: Any) -> tuple[Collection[Any], int]:
     return items[::step], step
 
 
-_INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
+_ELEMENTS: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
     list: _items,
     tuple: _items,
     dict: lambda entries: (tuple(islice(entries.values(), 4 * _FEW)), 1),
@@ -157,7 +158,7 @@ _INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
     GenerationSnapshot: lambda generation: (generation[0], 1),
     ChoiceSnapshot: lambda choice: (choice[:1], 1),
 }
-"""Type → its elements to read, and the factor for their size."""
+"""Type → function from a value to its elements that are read, and the factor for their size."""
 
 
 # --- snapshot -------------------------------------------------------------------------------------------------------
@@ -193,13 +194,13 @@ def snapshot(value: Any) -> Any:
 
 
 def last_human(value: Any) -> MessageSnapshot | None:
-    """Return the last human message of a state; None if the value is not a state, or has no human message. Never raises."""
+    """Return the last human message of a graph's state; None for another value, or without such a message. Never raises."""
     messages = value.get("messages") if type(value) is dict else None
     if type(messages) is not list:
         return None
     for message in reversed(messages):
         if type(message) is HumanMessage and MADE not in message.additional_kwargs:
-            return _said(message)
+            return _message(message)
     return None
 
 
@@ -217,7 +218,7 @@ def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:
     """Return a model's answer; without ``content`` only usage, model, id and finish reason. Never raises."""
     try:
         choices = tuple(_choice(g, content) for prompt in result.generations for g in prompt)
-        return GenerationSnapshot((choices, _copied(result.llm_output)))
+        return GenerationSnapshot((choices, _copy(result.llm_output)))
     except Exception:  # noqa: BLE001 - a foreign object may raise anything; the application must go on
         return Opaque((type_name(result),))
 
@@ -236,11 +237,11 @@ def snapshot_tool_output(output: Any) -> Any:
     return snapshot(output)
 
 
-# The object itself is kept for the parts that applications do not edit (class, name, tool_call_id); content and calls are
-# copied.
+# The snapshot of a message keeps the message itself, for the parts that applications do not edit (class, name, tool_call_id),
+# and copies of content and calls.
 
 
-def _said(message: Any) -> MessageSnapshot:
+def _message(message: Any) -> MessageSnapshot:
     content = message.content
     return MessageSnapshot((message, content if type(content) is str else _blocks(content), None))
 
@@ -258,30 +259,31 @@ def _thread(messages: list[Any]) -> ThreadSnapshot:
 
 def _assistant(message: Any) -> MessageSnapshot:
     content, calls = message.content, message.tool_calls
-    said = content if type(content) is str else _blocks(content)
-    return MessageSnapshot((message, said, [_tool_call(call) for call in calls] if calls else None))
+    copy = content if type(content) is str else _blocks(content)
+    return MessageSnapshot((message, copy, [_tool_call(call) for call in calls] if calls else None))
 
 
 def _tool_result(message: Any) -> MessageSnapshot:
-    """Copy a tool's own output. Other snapshots leave the artifact out, because a thread's history would repeat every one."""
+    """Copy a tool's own output, with its artifact. Other snapshots have no artifacts: a history would repeat each of them."""
     artifact = message.artifact
-    kept = None if artifact is None else snapshot(artifact)
+    copy = None if artifact is None else snapshot(artifact)
     content = message.content
-    return MessageSnapshot((message, content if type(content) is str else _blocks(content), kept))
+    return MessageSnapshot((message, content if type(content) is str else _blocks(content), copy))
 
 
 def _blocks(content: Any) -> Any:
-    return [_copied(block) for block in content] if is_a(content, list) else snapshot(content)
+    return [_copy(block) for block in content] if is_a(content, list) else snapshot(content)
 
 
 def _tool_call(call: Any) -> Any:
     copy = dict.copy(call)
-    copy["args"] = _copied(copy.get("args"))
+    copy["args"] = _copy(copy.get("args"))
     return copy
 
 
-def _copied(value: Any) -> Any:
-    if value is None:  # most is
+def _copy(value: Any) -> Any:
+    """Copy a list or dict, and share its values."""
+    if value is None:  # most values are
         return None
     kind = type(value)
     if kind is dict or kind is list:
@@ -297,7 +299,7 @@ def _document(document: Any) -> DocumentSnapshot:
 
 
 def _choice(generation: Any, content: bool) -> ChoiceSnapshot:
-    info = _copied(generation.generation_info)
+    info = _copy(generation.generation_info)
     message = getattr(generation, "message", None)
     if message is None:
         return ChoiceSnapshot((generation.text if content else None, None, None, None, info))
@@ -306,8 +308,8 @@ def _choice(generation: Any, content: bool) -> ChoiceSnapshot:
         (
             _LEAF[type(message)](message) if content else None,
             fields["id"],
-            _copied(fields.get("usage_metadata")),
-            _copied(fields["response_metadata"]),
+            _copy(fields.get("usage_metadata")),
+            _copy(fields["response_metadata"]),
             info,
         )
     )
@@ -369,9 +371,9 @@ class _Copiers(dict[type, Copier]):
 
     def __missing__(self, kind: type) -> Copier:
         for base in bases_of(kind):
-            found = self.get(base)
-            if found is not None:
-                return found
+            copier = self.get(base)
+            if copier is not None:
+                return copier
         if _is_command(kind):
             return _command
         return self[_Fields] if defines(kind, "__dataclass_fields__") else _opaque
@@ -385,19 +387,24 @@ def _dataclass_fields(value: Any) -> dict[str, Any]:
     """Return the stored fields; computed fields and fields loaded on access (as in SQLAlchemy) are left out."""
     kind = type(value)
     fields = kind.__dataclass_fields__
-    if not kind.__dictoffset__:  # slots store values, and compute none
+    if not kind.__dictoffset__:  # only slots, which store values
         return {name: getattr(value, name) for name in fields if hasattr(value, name)}
-    held = value.__dict__
-    if held.keys() == fields.keys():
-        return dict.copy(held)
-    return {name: held[name] for name in fields if name in held} | _read_slots(value, fields.keys() - held)
+    stored = value.__dict__
+    if stored.keys() == fields.keys():
+        return dict.copy(stored)
+    return {name: stored[name] for name in fields if name in stored} | _read_slots(value, fields.keys() - stored)
 
 
 def _read_slots(value: Any, names: set[str]) -> dict[str, Any]:
     """Return the values in slots and on the class of an object that also has a ``__dict__``; no descriptor runs code."""
-    apart = {name: getattr_static(type(value), name, None) for name in names}
-    still = [n for n, what in apart.items() if type(what) is MemberDescriptorType or not hasattr(type(what), "__get__")]
-    return {name: getattr(value, name) for name in still if apart[name] is not None and hasattr(value, name)}
+    members = {name: getattr_static(type(value), name, None) for name in names}
+    return {
+        name: getattr(value, name)
+        for name, member in members.items()
+        if (type(member) is MemberDescriptorType or not hasattr(type(member), "__get__"))
+        and member is not None
+        and hasattr(value, name)
+    }
 
 
 def _table(inner: _Copiers | None) -> _Copiers:
@@ -435,10 +442,10 @@ _UNCHANGEABLE: tuple[type, ...] = (
 )
 _NUMBERS = frozenset({int, float})
 _LANGCHAIN: Mapping[type, Copier] = {
-    **dict.fromkeys((HumanMessage, HumanMessageChunk, SystemMessage, SystemMessageChunk), _said),
+    **dict.fromkeys((HumanMessage, HumanMessageChunk, SystemMessage, SystemMessageChunk), _message),
     **dict.fromkeys((AIMessage, AIMessageChunk), _assistant),
-    **dict.fromkeys((ToolMessage, ToolMessageChunk), _said),
-    **dict.fromkeys((ChatMessage, FunctionMessage, RemoveMessage, BaseMessage), _said),
+    **dict.fromkeys((ToolMessage, ToolMessageChunk), _message),
+    **dict.fromkeys((ChatMessage, FunctionMessage, RemoveMessage, BaseMessage), _message),
     Document: _document,
     ChatPromptValue: lambda prompt: PromptSnapshot((_copy_items(list(prompt.__dict__["messages"]), _LEAF),)),
     StringPromptValue: lambda prompt: PromptSnapshot((prompt.__dict__["text"],)),

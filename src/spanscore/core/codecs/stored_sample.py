@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -16,17 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
-    MADE,
     TOOL,
     USER,
     bare_message,
-    call_part,
     dict_message,
     is_message,
-    joined,
+    join_text_blocks,
+    langchain_message,
     message_text,
-    parts,
-    response_part,
+    parts_of,
     role_of,
     sample_messages,
     text_message,
@@ -39,7 +38,8 @@ from spanscore.errors import SampleError
 
 # --- langchain dumps ------------------------------------------------------------------------------------------------
 
-# JSON dumps of LangChain's values → the forms of our own codec. LangChain is not imported.
+# JSON dumps of LangChain's values → the forms in which ``langchain.py`` renders live values: GenAI messages, documents and
+# commands. LangChain is not imported. The dumps are:
 #
 # {"lc": 1, "id": […, "HumanMessage"], "kwargs": {…}}    langchain_core.load.dumps    a message, a document, a prompt
 # {"type": "human", "data": {…}}                         message_to_dict              a message
@@ -52,20 +52,18 @@ _COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})
 _SUFFIXES: Final = ("MessageChunk", "Message")
 _PAIR: Final = 2
 _CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
-"""Text inside a dump has its quotes escaped."""
+"""The id in the fields of a dump: in a text inside the dump, quotes are escaped."""
 
 
-def unfolded(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """Return a parsed dump with its messages, documents and commands in the codec's forms; levels beyond ``depth`` are
-    markers.
-    """
+def unfold_dump(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """Return a parsed dump with its messages, documents and commands converted; levels beyond ``depth`` are markers."""
     kind = type(value)
     if kind is not list and kind is not dict:
         return value
     if depth <= 0:
         return {"type": kind.__name__}
     if kind is list:
-        return [unfolded(inner, depth - 1) for inner in value]
+        return [unfold_dump(inner, depth - 1) for inner in value]
     fields = _message_fields(value)
     return _unfold_dict(value, depth) if fields is None else _message(fields)
 
@@ -79,35 +77,41 @@ def _unfold_dict(value: dict[str, Any], depth: int) -> Any:
         return _document(value)
     if ("source" in value or "text" in value) and (message := bare_message(value)) is not None:
         return message
-    return {key: unfolded(inner, depth - 1) for key, inner in value.items()}
+    return {key: unfold_dump(inner, depth - 1) for key, inner in value.items()}
 
 
-def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
-    """Return the input or output of a root, parsed and not unfolded: a conversation as messages, other content as a value."""
-    shown = unfolded(value)
-    if shown is None:
+def content_of_side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
+    """Return the content attributes of a root's input or output: its messages, and the rest as a value.
+
+    Args:
+        value: the parsed dump of the input or output; None without one.
+        messages_name: name of the attribute for messages.
+        value_name: name of the attribute for other content.
+    """
+    content = unfold_dump(value)
+    if content is None:
         return {}
-    messages = messages_from(shown)
+    messages = messages_from(content)
     if messages:
         return {messages_name: messages}
-    talk = messages_from(shown.get(_MESSAGES_KEY), loose=True) if type(shown) is dict else []
-    if not talk:
-        return {value_name: shown}
-    rest = {key: inner for key, inner in shown.items() if key != _MESSAGES_KEY}
-    return {messages_name: talk, value_name: rest} if rest else {messages_name: talk}
+    conversation = messages_from(content.get(_MESSAGES_KEY), loose=True) if type(content) is dict else []
+    if not conversation:
+        return {value_name: content}
+    rest = {key: inner for key, inner in content.items() if key != _MESSAGES_KEY}
+    return {messages_name: conversation, value_name: rest} if rest else {messages_name: conversation}
 
 
 def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
     """Return an unfolded message, or a list that has only messages, as messages; ``[]`` for every other value.
 
-    ``loose`` also accepts plain texts, because the value's key means messages.
+    ``loose`` also accepts plain texts. For values under a key of messages.
     """
-    one = message_from(value, loose=loose)
-    if one is not None:
-        return [one]
-    found = [message_from(item, loose=loose) for item in value] if type(value) is list else []
-    messages = [message for message in found if message is not None]
-    return messages if len(messages) == len(found) else []
+    message = message_from(value, loose=loose)
+    if message is not None:
+        return [message]
+    converted = [message_from(item, loose=loose) for item in value] if type(value) is list else []
+    messages = [message for message in converted if message is not None]
+    return messages if len(messages) == len(converted) else []
 
 
 def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
@@ -116,21 +120,21 @@ def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
         return text_message(USER, value) if loose else None
     if type(value) is list:
         role = role_of(value[0]) if len(value) == _PAIR and type(value[1]) in (str, list) else None
-        return None if role is None else {"role": role, "parts": parts(value[1])}
-    is_known = is_message(value) and ("parts" in value or role_of(value["role"]) is not None)
-    return dict_message(value) if is_known else None
+        return None if role is None else {"role": role, "parts": parts_of(value[1])}
+    has_role = is_message(value) and ("parts" in value or role_of(value["role"]) is not None)
+    return dict_message(value) if has_role else None
 
 
 def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
-    """Return a tool's output (a text or a value), the documents in the artifact (or the value), and the id of the call."""
+    """Return a tool's output, the documents in its artifact (without one, in the output), and the id of the call."""
     fields = _message_fields(value) if type(value) is dict else None
     if fields is not None and _role(fields) == TOOL:
-        documents = documents_of(unfolded(fields.get("artifact")))
-        return joined(fields.get("content")), documents, _text(fields, "tool_call_id")
+        documents = documents_of(unfold_dump(fields.get("artifact")))
+        return join_text_blocks(fields.get("content")), documents, _text(fields, "tool_call_id")
     if type(value) is dict and value.keys() == _COMMAND:
         return _command_answer(value)
-    shown = unfolded(value)
-    return shown, documents_of(shown), None
+    output = unfold_dump(value)
+    return output, documents_of(output), None
 
 
 def call_id_in(dump: Any) -> str | None:
@@ -145,12 +149,13 @@ def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     An empty page keeps LangChain's key for its text, because an empty ``content`` means an unknown text.
     """
     if type(value) is dict and type(value.get("page_content")) is str:
-        known = {"id": value.get("id"), "content" if value["page_content"] else "page_content": value["page_content"]}
-        return [{key: inner for key, inner in known.items() if inner is not None}]
+        text_key = "content" if value["page_content"] else "page_content"
+        identity = {} if value.get("id") is None else {"id": value["id"]}
+        return [{**identity, text_key: value["page_content"]}]
     if depth <= 0 or is_message(value):
         return []
-    inside = value.values() if type(value) is dict else value if type(value) is list else ()
-    return [found for inner in inside for found in documents_of(inner, depth - 1)]
+    items = value.values() if type(value) is dict else value if type(value) is list else ()
+    return [document for item in items for document in documents_of(item, depth - 1)]
 
 
 def _message_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -166,8 +171,8 @@ def _message_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _loadable_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    named, fields = value.get("id"), value.get("kwargs")
-    name = named[-1] if type(named) is list and named else None
+    path, fields = value.get("id"), value.get("kwargs")
+    name = path[-1] if type(path) is list and path else None
     if type(name) is not str or not name.endswith(_SUFFIXES) or type(fields) is not dict:
         return None
     return fields if type(fields.get("type")) is str else {**fields, "type": name}
@@ -181,22 +186,9 @@ def _role(fields: Mapping[str, Any]) -> str:
 
 
 def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    role = _role(fields)
-    if role == "remove":
-        return None
-    named, content = _origin_fields(fields, role), fields.get("content")
-    if role == TOOL:
-        return {"role": TOOL, "parts": [response_part(fields, content)], **named}
-    listed = fields.get("tool_calls")
-    calls = [call_part(call) for call in listed if type(call) is dict] if type(listed) is list else []
-    return {"role": role_of(role) or role, "parts": [*parts(content, calls_apart=bool(calls)), *calls], **named}
-
-
-def _origin_fields(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
-    more = fields.get("additional_kwargs")
-    made = _text(more, MADE) if type(more) is dict else None
-    shown = {"name": _text(fields, "name"), MADE: made, "id": _text(fields, "id") if role == USER else None}
-    return {key: value for key, value in shown.items() if value}
+    role, listed = _role(fields), fields.get("tool_calls")
+    calls = [call for call in listed if type(call) is dict] if type(listed) is list else None
+    return langchain_message(role, fields, fields.get("content"), calls, is_human=role == USER)
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str | None:
@@ -206,13 +198,13 @@ def _text(fields: Mapping[str, Any], key: str) -> str | None:
 
 def _unfold_constructor(value: Mapping[str, Any], depth: int) -> Any:
     """Unfold a dump of ``langchain_core.load`` that is not a message; an unknown object becomes its class name."""
-    named, fields = value["id"], value.get("kwargs")
+    path, fields = value["id"], value.get("kwargs")
     if type(fields) is dict:
         if type(fields.get("page_content")) is str:
             return _document(fields)
         if type(fields.get(_MESSAGES_KEY)) is list:  # a prompt
-            return unfolded(fields[_MESSAGES_KEY], depth - 1)
-    return {"type": named[-1] if named and type(named[-1]) is str else "object"}
+            return unfold_dump(fields[_MESSAGES_KEY], depth - 1)
+    return {"type": path[-1] if path and type(path[-1]) is str else "object"}
 
 
 def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,7 +218,7 @@ def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _command(value: Mapping[str, Any], depth: int) -> dict[str, Any]:
     fields = {name: value[name] for name in ("resume", "update", "goto") if value[name] not in (None, [])}
-    return {"type": "Command", **{name: unfolded(inner, depth - 1) for name, inner in fields.items()}}
+    return {"type": "Command", **{name: unfold_dump(inner, depth - 1) for name, inner in fields.items()}}
 
 
 def _command_answer(value: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]], str | None]:
@@ -235,9 +227,9 @@ def _command_answer(value: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]]
     messages = listed if type(listed) is list else ()
     answers = [tool_answer(message) for message in messages if _is_tool_message(message)]
     if not answers:
-        return unfolded(value), [], None
+        return unfold_dump(value), [], None
     results = [result for result, _, _ in answers]
-    documents = [document for _, found, _ in answers for document in found]
+    documents = [document for _, retrieved, _ in answers for document in retrieved]
     return results[0] if len(results) == 1 else results, documents, answers[0][2]
 
 
@@ -248,8 +240,8 @@ def _is_tool_message(value: Any) -> bool:
 
 # --- stored messages ------------------------------------------------------------------------------------------------
 
-_OURS: Final[TypeAdapter[Message]] = TypeAdapter(Message)
-_LONGEST: Final = 30
+_SAMPLE_MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Message)
+_LONGEST_ROLE: Final = 30
 """Maximum number of characters of a role in an error."""
 
 
@@ -262,31 +254,31 @@ def conversation_of(items: list[Any]) -> list[Message]:
     Raises:
         SampleError: an item is not a message; the error names its position and its role or type.
     """
-    return [message for place, item in enumerate(items) for message in _messages(place, item)]
+    return [message for place, item in enumerate(items) for message in _read_message(place, item)]
 
 
 def text_of(value: Any) -> Any:
-    """Return the text of a message or document of LangChain, an object or a document's dict; every other value unchanged."""
+    """Return the text of a LangChain message or document, or of a document's dict; every other value unchanged."""
     page = value.get("page_content") if isinstance(value, dict) else getattr(value, "page_content", None)
     if isinstance(page, str):
         return page
-    message = None if isinstance(value, str | list | dict) else message_from(unfolded(_fields(value)))
+    message = None if isinstance(value, str | list | dict) else message_from(unfold_dump(_fields(value)))
     return value if message is None else message_text(message)
 
 
-def _messages(place: int, item: Any) -> list[Message]:
+def _read_message(place: int, item: Any) -> list[Message]:
     try:
-        return [_OURS.validate_python(item)]
+        return [_SAMPLE_MESSAGE.validate_python(item)]
     except ValidationError as error:
-        ours = error
+        cause = error
     fields = _fields(item)
     if isinstance(fields, dict) and "role" not in fields and "additional_kwargs" not in fields and "data" not in fields:
         fields = {"role": fields.get("type"), **fields}
     if isinstance(fields, dict) and fields.get("tool_calls"):
         fields = {"content": None, **fields}
-    message = message_from(unfolded(fields))
+    message = message_from(unfold_dump(fields))
     if message is None:
-        raise SampleError(f"user_input.{place}: {_what_is_there(item)}") from ours
+        raise SampleError(f"user_input.{place}: {_describe_item(item)}") from cause
     return sample_messages([mark_media(message)])
 
 
@@ -295,13 +287,14 @@ def _fields(value: Any) -> Any:
     return dump() if callable(dump) else value
 
 
-def _what_is_there(item: Any) -> str:
-    wanted = "a message has content and a role (user, assistant, tool, system) or a type (human, ai, tool, system)"
+def _describe_item(item: Any) -> str:
+    """Return the form of a message, and the deviation of an item from it."""
+    form = "a message has content and a role (user, assistant, tool, system) or a type (human, ai, tool, system)"
     if not isinstance(item, Mapping):
-        return f"{wanted}; this is a {type(item).__name__}"
-    kind = next((item[key] for key in ("role", "type") if key in item), None)
-    named = repr(kind[:_LONGEST]) if isinstance(kind, str) else "none"
-    return f"{wanted}; its role is {named}, its content is {'present' if 'content' in item else 'missing'}"
+        return f"{form}; this is a {type(item).__name__}"
+    role = next((item[key] for key in ("role", "type") if key in item), None)
+    shown = repr(role[:_LONGEST_ROLE]) if isinstance(role, str) else "none"
+    return f"{form}; its role is {shown}, its content is {'present' if 'content' in item else 'missing'}"
 
 
 # --- content hash ---------------------------------------------------------------------------------------------------
@@ -318,11 +311,11 @@ def content_hash(sample: Sample) -> str:
 
 # --- stored sample --------------------------------------------------------------------------------------------------
 
-# Fields of a stored record → a sample. Names are ragas's present ones and those before 0.2; lists are text, arrays or objects.
+# A record of a data set, such as a row of a CSV file → a sample. Field names are those of ragas, also those before 0.2.
 
 ID: Final = "id"
 """Name of the column that identifies a record."""
-_FORMERLY = {
+_OLD_NAMES = {
     "question": "user_input",
     "answer": "response",
     "contexts": "retrieved_contexts",
@@ -341,9 +334,9 @@ _LISTS = _TEXTS | {
 }
 _TOOLS: Final = "tools"
 _SINGLE, _MULTI = frozenset(SingleTurnSample.model_fields), frozenset(MultiTurnSample.model_fields)
-KNOWN = _SINGLE | _MULTI | _FORMERLY.keys()
+KNOWN = _SINGLE | _MULTI | _OLD_NAMES.keys()
 """Every field that is read; other fields of a record are ignored."""
-_AROUND: Final = " \t\r\n\u00a0\ufeff"
+_BLANKS: Final = " \t\r\n\u00a0\ufeff"
 """Characters around a column's name that are ignored."""
 _DEEPEST: Final = 100
 _SPANS = "resourceSpans"
@@ -364,12 +357,12 @@ class Columns(NamedTuple):
 
 @lru_cache(maxsize=256)
 def columns_of(names: tuple[Any, ...]) -> Columns:
-    """Return the column of each field. A name is trimmed and case-folded unless two columns would be one field."""
+    """Return the column of each field. Case and surrounding blanks of a name are ignored, unless two columns match a field."""
     fields = KNOWN | {ID}
     read = {name: name for name in names if name in fields}
-    folded = [(name.strip(_AROUND).casefold(), name) for name in names if isinstance(name, str) and name not in read]
-    alike = [field for field, _ in folded]
-    read |= {field: name for field, name in folded if field in fields - read.keys() and alike.count(field) == 1}
+    folded = [(name.strip(_BLANKS).casefold(), name) for name in names if isinstance(name, str) and name not in read]
+    matches = Counter(field for field, _ in folded)
+    read |= {field: name for field, name in folded if field in fields - read.keys() and matches[field] == 1}
     return Columns(read, tuple(name for name in names if name not in read.values()))
 
 
@@ -388,28 +381,28 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     """
     if isinstance(record, SingleTurnSample | MultiTurnSample):
         return record
-    held = _mapping(record)
-    named = {name: plain(value) for name, value in _rename_fields(held).items() if not (texts and value == "")}
-    fields = {name: _field(name, value) for name, value in named.items() if not _is_missing(value)}
+    row = _mapping(record)
+    cells = {name: without_arrays(value) for name, value in _rename_fields(row).items() if not (texts and value == "")}
+    fields = {name: _field(name, value) for name, value in cells.items() if not _is_missing(value)}
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     values = {name: value for name, value in fields.items() if name in kind.model_fields}
     if not values:
-        raise SampleError(_describe_unknown(held))
+        raise SampleError(_describe_unknown(row))
     try:
         sample = kind.model_validate(values)
     except ValidationError as error:
         raise SampleError(_describe_fault(error)) from None
-    return _with_images(sample, [named.get("user_input"), named.get("retrieved_contexts")])
+    return _with_images(sample, [cells.get("user_input"), cells.get("retrieved_contexts")])
 
 
 def _with_images(sample: Sample, values: list[Any]) -> Sample:
-    """Return a sample with the images in the messages and contexts of its record."""
-    read = [_messages_in(value) if isinstance(value, str) else value for value in values]
-    listed = [[_fields(item) for item in value] if isinstance(value, list) else value for value in read]
-    return add_images(sample, lambda: dict(images_in(listed)))
+    """Return a sample with the images in the question or messages, and in the contexts, of its record."""
+    parsed = [_messages_in(value) if isinstance(value, str) else value for value in values]
+    plain = [[_fields(item) for item in value] if isinstance(value, list) else value for value in parsed]
+    return add_images(sample, lambda: dict(images_in(plain)))
 
 
-def plain(value: Any, depth: int = _DEEPEST) -> Any:
+def without_arrays(value: Any, depth: int = _DEEPEST) -> Any:
     """Return arrays and tuples as lists, and NumPy's scalars as Python's; every other value unchanged.
 
     Raises:
@@ -417,22 +410,22 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
     """
     if isinstance(value, str):
         return value
-    made = getattr(value, "tolist", None)
-    value = made() if callable(made) else value
+    tolist = getattr(value, "tolist", None)
+    value = tolist() if callable(tolist) else value
     if not isinstance(value, list | tuple | dict):
         return value
     if depth <= 0:
         raise SampleError(f"a field is nested deeper than {_DEEPEST} levels")
     if isinstance(value, dict):
-        return {name: plain(inner, depth - 1) for name, inner in value.items()}
-    return [plain(inner, depth - 1) for inner in value]
+        return {name: without_arrays(inner, depth - 1) for name, inner in value.items()}
+    return [without_arrays(inner, depth - 1) for inner in value]
 
 
 def _describe_unknown(record: Mapping[Any, Any]) -> str:
     if _SPANS in record:
         return "it has spans, not a sample; spanscore collect makes samples of spans"
-    near = [hint for name in map(str, record) if (hint := did_you_mean(name, KNOWN))]
-    hint = f" ({near[0].removesuffix('?')})" if near else ""
+    hints = [hint for name in map(str, record) if (hint := did_you_mean(name, KNOWN))]
+    hint = f" ({hints[0].removesuffix('?')})" if hints else ""
     return f"it has none of the fields of a sample{hint}; known fields: {', '.join(sorted(KNOWN))}"
 
 
@@ -447,11 +440,11 @@ def _mapping(record: Any) -> Mapping[Any, Any]:
 
 def _rename_fields(record: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the known fields under their present names; if a field has both names, the present one counts."""
-    known = {name: record[column] for name, column in columns_of(tuple(record)).read.items()}
-    fields = {name: value for name, value in known.items() if name in _SINGLE | _MULTI}
-    for old, new in _FORMERLY.items():
-        if old in known and _is_missing(fields.get(new)):
-            fields[new] = _first(plain(known[old])) if old == "ground_truths" else known[old]
+    values = {name: record[column] for name, column in columns_of(tuple(record)).read.items()}
+    fields = {name: value for name, value in values.items() if name in _SINGLE | _MULTI}
+    for old, new in _OLD_NAMES.items():
+        if old in values and _is_missing(fields.get(new)):
+            fields[new] = _first(without_arrays(values[old])) if old == "ground_truths" else values[old]
     return fields
 
 
@@ -490,7 +483,7 @@ def _field(name: str, value: Any) -> Any:
 def _tools_in(value: Any) -> Any:
     listed = _literal(_TOOLS, value) if isinstance(value, str) else value
     if not isinstance(listed, list):
-        return listed  # the model refuses it
+        return listed  # ``MultiTurnSample`` rejects it
     tools = [tool_definitions(item) for item in listed]
     if [] in tools:
         raise SampleError(
@@ -501,9 +494,9 @@ def _tools_in(value: Any) -> Any:
 
 
 def _read_usage(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return token counts by our names, from ours or from those of OpenAI's chat API; any other count is left out."""
-    names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
-    return {ours: value.get(ours, value.get(theirs)) for ours, theirs in names.items()}
+    """Return the token counts of ``TokenUsage``, also from the names of OpenAI's chat API; other counts are left out."""
+    openai_names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+    return {name: value.get(name, value.get(openai_name)) for name, openai_name in openai_names.items()}
 
 
 _OBJECTS: Final[Mapping[str, Callable[[Mapping[Any, Any]], Any]]] = {
@@ -536,8 +529,8 @@ def _list_in(name: str, text: str) -> Any:
 
 def _messages_in(text: str) -> Any:
     """Return the messages in a text of JSON or Python; every other text, such as a question in brackets, unchanged."""
-    shown = text.strip()
-    if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
+    trimmed = text.strip()
+    if not (trimmed.startswith("[") and trimmed.endswith("]") and trimmed[1:].lstrip().startswith("{")):
         return text
     literal = _literal("user_input", text)
     items = literal if isinstance(literal, list) else [None]
@@ -567,7 +560,7 @@ def _has_neighbouring_texts(text: str) -> bool:
         for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline)
         if token.type not in (tokenize.NL, tokenize.NEWLINE)
     ]
-    return any(one == other == tokenize.STRING for one, other in pairwise(kinds))
+    return any(kind == next_kind == tokenize.STRING for kind, next_kind in pairwise(kinds))
 
 
 def _describe_fault(error: ValidationError) -> str:

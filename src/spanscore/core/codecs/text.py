@@ -1,4 +1,6 @@
-"""Converts any value to JSON and to text on the wire, and back; finds the script of a text; reads ``Retry-After``."""
+"""Converts any value to JSON and to the text of a span attribute, and back; finds the script of a text; reads
+``Retry-After``.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,10 @@ def json_in(text: str) -> Any:
 
 # --- text -----------------------------------------------------------------------------------------------------------
 
-# Any value → JSON-able value → text on the wire, and back. No payload makes it raise.
+# Any value → JSON-able value → text on the wire, and back. No value raises an error.
 #
-# On the wire a content attribute is one string. Text stays text, so that a backend shows it unchanged; a structure is JSON. A
-# text that would be parsed as a structure is written as a JSON string, so that reading is exact:
+# On the wire, in a span attribute, content is one string. Text stays text, so that a backend shows it unchanged; a structure
+# is JSON. Text that would be parsed as a structure is written as a JSON string, so that reading is exact:
 #
 #     {"a": 1} → '{"a":1}' → {"a": 1}          "Paris" → 'Paris' → "Paris"          '{"a":1}' → '"{\"a\":1}"' → '{"a":1}'
 
@@ -62,16 +64,16 @@ characters.
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """One encoder, because ``json.dumps`` with arguments creates one per call."""
 _CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-"""JSON values that are not a text, number or structure: a limit may cut them in the middle."""
+"""JSON values without quotes that are no number: a limit may cut them in the middle."""
 _LONGEST_ESCAPE = 6
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
-Special = Callable[[Any], Any]
-"""A foreign value → plain containers, which ``jsonable`` then renders."""
+Unfold = Callable[[Any], Any]
+"""Function from a foreign value to plain containers, which ``jsonable`` then renders."""
 
 
 class Base64(str):
-    """Bytes of an image as base64, which the limits of a rendered value neither count nor cut: a cut image cannot be shown."""
+    """Bytes of an image as base64. The limits of a rendered value do not apply to it, because a cut image cannot be shown."""
 
     __slots__ = ()
 
@@ -89,10 +91,9 @@ def safe_text(text: str) -> str:
 
 
 def wire_value(value: Any) -> Any:
-    """Return an attribute's value in a form that OTLP can carry: texts as UTF-8, integers of 64 bits; None for all other
-    values.
+    """Return an attribute's value in a form that OTLP can carry: texts as UTF-8; None for an integer above 64 bits.
 
-    Otherwise the exporter, mostly the application's own, would print a traceback or drop the whole batch.
+    With other values the exporter, mostly the application's own, would print a traceback or drop the whole batch.
     """
     if isinstance(value, str):
         return safe_text(value)
@@ -104,16 +105,16 @@ def wire_value(value: Any) -> Any:
 
 
 def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that OTLP can carry; None and all other values are left out."""
-    carried: dict[str, Any] = {}
+    """Return attributes in the form of ``wire_value``; None is left out."""
+    encoded: dict[str, Any] = {}
     for name, value in attributes.items():
         if value is None:
             continue
         if (type(value) is str and value.isascii()) or type(value) is float:  # most values of a score
-            carried[name] = value
-        elif (carriable := wire_value(value)) is not None:
-            carried[name] = carriable
-    return carried
+            encoded[name] = value
+        elif (wired := wire_value(value)) is not None:
+            encoded[name] = wired
+    return encoded
 
 
 def fits_wire(number: int) -> bool:
@@ -121,7 +122,7 @@ def fits_wire(number: int) -> bool:
     return number.bit_length() <= _WIRE_INT_BITS
 
 
-def jsonable(value: Any, special: Mapping[type, Special] | None = None, *, within: int = 0) -> Any:
+def jsonable(value: Any, unfold: Mapping[type, Unfold] | None = None, *, within: int = 0) -> Any:
     """Return the value as dicts with text keys, lists, texts, numbers, booleans and None, which JSON represents exactly.
 
     NaN and infinities become texts, bytes and unknown objects ``{"type": name}``; parts beyond the limits are left out. No
@@ -129,10 +130,10 @@ def jsonable(value: Any, special: Mapping[type, Special] | None = None, *, withi
 
     Args:
         value: any value.
-        special: type → function that unfolds its values (subclasses included).
-        within: levels above the value.
+        unfold: type → function that unfolds its values, and those of subclasses.
+        within: number of levels above the value, by which the maximum depth is less.
     """
-    return _Rendering(special or {}).render(value, MAX_DEPTH - within)
+    return _Rendering(unfold or {}).render(value, MAX_DEPTH - within)
 
 
 def as_text(value: Any) -> str:
@@ -149,7 +150,7 @@ def to_wire(value: Any) -> str:
 
 
 def from_wire(text: str) -> Any:
-    """Return the structure in a content attribute; text that is not a whole JSON object, list or string is unchanged."""
+    """Return the value of a text that is a whole JSON object, list or string; every other text is unchanged."""
     if not text.startswith(("{", "[", '"')):
         return text
     try:
@@ -198,9 +199,9 @@ def nearest(values: Mapping[type, Any], kind: type) -> Any:
     application's ``__getattr__``.
     """
     for base in bases_of(kind):
-        found = values.get(base)
-        if found is not None:
-            return found
+        value = values.get(base)
+        if value is not None:
+            return value
     return None
 
 
@@ -218,7 +219,7 @@ def _dumps(value: Any) -> str:
 class _Rendering:
     """The remaining budget of one ``jsonable`` call."""
 
-    _special: Mapping[type, Special]
+    _unfold: Mapping[type, Unfold]
     _nodes: int = MAX_NODES
     _chars: int = MAX_CHARS
 
@@ -237,7 +238,7 @@ class _Rendering:
     def _structure(self, value: Any, kind: type, depth: int) -> Any:
         if kind in _OFTEN:  # fast path: other classes need a walk of their bases
             return _PLAIN[kind](self, value, depth)
-        unfold = nearest(self._special, kind)
+        unfold = nearest(self._unfold, kind)
         if unfold is not None and depth > 0:
             return self.render(unfold(value), depth - 1)
         plain = nearest(_PLAIN, kind)
@@ -314,7 +315,7 @@ _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
 
 WITHOUT_STOPS: Final = frozenset({"THAI", "LAO", "KHMER", "TIBETAN"})
 """Scripts in which a blank ends a sentence, like a full stop in other scripts."""
-_LOOKED_AT: Final = 400
+_MAX_LETTERS: Final = 400
 """Maximum number of letters that are read, because each costs a look-up; more letters would not change the majority."""
 
 
@@ -325,7 +326,7 @@ def script_of(text: str) -> str:
     """
     if text.isascii():
         return "LATIN"
-    letters = islice(filter(str.isalpha, text), _LOOKED_AT)
+    letters = islice(filter(str.isalpha, text), _MAX_LETTERS)
     counts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
     if counts["HIRAGANA"]:
         counts["HIRAGANA"] += counts.pop("CJK", 0) + counts.pop("KATAKANA", 0)

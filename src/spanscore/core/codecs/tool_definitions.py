@@ -8,13 +8,13 @@ from typing import Any, Final
 from spanscore.core.codecs.text import from_wire, jsonable
 from spanscore.core.sample import ToolDefinition
 
-_LISTS: Final = ("function_declarations", "functionDeclarations", "function_tools", "output_tools")
+_LIST_KEYS: Final = ("function_declarations", "functionDeclarations", "function_tools", "output_tools")
 """Keys of lists of definitions: Gemini's, in both spellings, and Pydantic AI's."""
-_INNER: Final = ("function", "toolSpec")
+_DEFINITION_KEYS: Final = ("function", "toolSpec")
 """Keys under which OpenAI's chat API and Bedrock's Converse API have the definition."""
-_SCHEMAS: Final = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema")
-_WRAPPERS: Final = ("json", "jsonSchema")
-"""Keys around a schema: of Bedrock, and of Vercel's SDK."""
+_SCHEMA_KEYS: Final = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema")
+_INNER_SCHEMA_KEYS: Final = ("json", "jsonSchema")
+"""Keys under which Bedrock and Vercel's SDK have the schema itself."""
 _FUNCTION: Final = "function"
 _DEEPEST: Final = 50
 
@@ -31,17 +31,17 @@ def tool_definitions(value: Any) -> list[ToolDefinition]:
 def union(
     tools: Iterable[ToolDefinition], limit_bytes: int, first: Iterable[str] = ()
 ) -> tuple[list[ToolDefinition], int]:
-    """Return the tools by name in order, and the number of those left out, as they exceed the limit.
+    """Return the tools of several definitions that fit into the limit, in order, and the number of the other tools.
 
     Args:
-        tools: definitions, the last one of a name counts.
-        limit_bytes: largest size of all definitions as JSON.
-        first: names of tools that are kept before all others.
+        tools: definitions; the last definition of a name counts.
+        limit_bytes: maximum size of the returned definitions together, as JSON.
+        first: names of tools that are chosen before all others.
     """
     by_name = {tool.name: tool for tool in tools}
-    called = [name for name in dict.fromkeys(first) if name in by_name]
+    preferred = [name for name in first if name in by_name]
     kept: set[str] = set()
-    for name in dict.fromkeys([*called, *by_name]):
+    for name in dict.fromkeys([*preferred, *by_name]):
         size = len(by_name[name].model_dump_json(exclude_none=True).encode("utf-8", "replace"))
         if size <= limit_bytes:
             limit_bytes -= size
@@ -59,7 +59,7 @@ def _read(value: Any, depth: int) -> Iterator[ToolDefinition]:
         for item in parsed:
             yield from _read(item, depth - 1)
     elif isinstance(parsed, Mapping):
-        lists = [parsed[key] for key in _LISTS if isinstance(parsed.get(key), list | tuple)]
+        lists = [parsed[key] for key in _LIST_KEYS if isinstance(parsed.get(key), list | tuple)]
         for listed in lists:
             yield from _read(listed, depth - 1)
         definition = None if lists else _definition(parsed)
@@ -68,7 +68,7 @@ def _read(value: Any, depth: int) -> Iterator[ToolDefinition]:
 
 
 def _definition(value: Mapping[str, Any]) -> ToolDefinition | None:
-    inner = next((value[key] for key in _INNER if isinstance(value.get(key), Mapping)), value)
+    inner = next((value[key] for key in _DEFINITION_KEYS if isinstance(value.get(key), Mapping)), value)
     kind = value.get("type")
     name = inner.get("name") or (kind if kind != _FUNCTION else None)
     if not isinstance(name, str) or not name:
@@ -77,7 +77,7 @@ def _definition(value: Mapping[str, Any]) -> ToolDefinition | None:
     return ToolDefinition(
         name=name,
         description=description if isinstance(description, str) and description else None,
-        parameters=_schema(next((inner[key] for key in _SCHEMAS if inner.get(key) is not None), None)),
+        parameters=_schema(next((inner[key] for key in _SCHEMA_KEYS if inner.get(key) is not None), None)),
     )
 
 
@@ -85,13 +85,13 @@ def _schema(value: Any) -> dict[str, Any] | None:
     parsed = from_wire(value) if isinstance(value, str) else value
     if not isinstance(parsed, Mapping):
         return None
-    inner = next((parsed[key] for key in _WRAPPERS if isinstance(parsed.get(key), Mapping)), parsed)
+    inner = next((parsed[key] for key in _INNER_SCHEMA_KEYS if isinstance(parsed.get(key), Mapping)), parsed)
     schema: dict[str, Any] = _in_lower_case(jsonable(inner))
     return schema
 
 
 def _in_lower_case(schema: Any) -> Any:
-    """Return a schema whose types are in lower case, as JSON Schema has them; Gemini's are in upper case (``OBJECT``)."""
+    """Return a schema with its types in lower case, as in JSON Schema; Gemini's are in upper case (``OBJECT``)."""
     if isinstance(schema, list):
         return [_in_lower_case(item) for item in schema]
     if not isinstance(schema, dict):

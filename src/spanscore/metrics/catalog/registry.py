@@ -136,7 +136,7 @@ def find_metric(metric: str) -> Any:
 
 def _metrics() -> Registry:
     return Registry(
-        kind="metric", protocol=Metric, outside="my_pkg.metrics:Politeness", built_in=built_ins(), aliases=ALIASES
+        kind="metric", protocol=Metric, example="my_pkg.metrics:Politeness", built_in=built_ins(), aliases=ALIASES
     )
 
 

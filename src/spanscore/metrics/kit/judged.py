@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from spanscore.core import loop
 from spanscore.core.sample import AnnotatedSample
-from spanscore.core.score import refuse_taken_name
+from spanscore.core.score import check_metric_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
 from spanscore.judges.effects.middleware import unwrapped
@@ -63,7 +63,7 @@ class NamedMetric(BaseMetric):
             raise ConfigurationError(
                 f"metric name {self.name!r}: use lower snake case, such as 'harmless' or 'on_topic'"
             )
-        refuse_taken_name(self.name)
+        check_metric_name(self.name)
         if pass_at is not None:
             if not isinstance(pass_at, int | float) or not 0.0 <= pass_at <= 1.0:
                 raise ConfigurationError(f"pass_at is {pass_at!r}; it is on the quality scale, between 0 and 1")

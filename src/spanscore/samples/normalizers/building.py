@@ -15,13 +15,13 @@ from spanscore.core.codecs.messages import (
     TOOL,
     call_part,
     dict_message,
-    parts,
+    parts_of,
     response_part,
     role_of,
     text_message,
 )
 from spanscore.core.codecs.sdk import WireAttributes
-from spanscore.core.codecs.stored_sample import documents_of, messages_from, side, tool_answer, unfolded
+from spanscore.core.codecs.stored_sample import content_of_side, documents_of, messages_from, tool_answer, unfold_dump
 from spanscore.core.codecs.text import fits_wire, from_wire, is_cut, jsonable, safe_text, wire_value
 from spanscore.core.log import log_internal_error, plain_text
 from spanscore.core.span import CUT, Attributes, NoContent, SpanData
@@ -135,7 +135,7 @@ def prompts_in(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
     batch = _first_of_batch(_under(value, _ASKED))
-    return _messages_in(batch) if isinstance(batch, str) else messages_from(unfolded(batch), loose=True)
+    return _messages_in(batch) if isinstance(batch, str) else messages_from(unfold_dump(batch), loose=True)
 
 
 def answers_in(value: Any) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def answers_in(value: Any) -> list[dict[str, Any]]:
     if isinstance(batch, str) and is_cut(batch):
         return []
     read = (_answer(one) for one in (batch if isinstance(batch, list) else [batch]))
-    return [message for answer in read for message in messages_from(unfolded(answer))]
+    return [message for answer in read for message in messages_from(unfold_dump(answer))]
 
 
 def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -184,7 +184,7 @@ def spoken_by(
     name = role_of(role) or role
     if name == TOOL:
         return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
-    return {"role": name, "parts": [*parts(content, calls_apart=bool(calls)), *map(call_part, calls)]}
+    return {"role": name, "parts": [*parts_of(content, calls_apart=bool(calls)), *map(call_part, calls)]}
 
 
 def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
@@ -209,7 +209,7 @@ def _messages_in(prompt: str) -> list[dict[str, Any]]:
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages of a dict. Texts among them are printed objects of a client, mostly LlamaIndex's."""
-    return messages_from(unfolded(_first_of_batch(value[_MESSAGES])))
+    return messages_from(unfold_dump(_first_of_batch(value[_MESSAGES])))
 
 
 def _under(value: Any, keys: Sequence[str]) -> Any:
@@ -259,8 +259,8 @@ def content_of(operation: str, inputs: Any, outputs: Any) -> dict[str, Any]:
 
 def _run(inputs: Any, outputs: Any) -> dict[str, Any]:
     return {
-        **side(parsed(inputs, dict), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
-        **side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+        **content_of_side(parsed(inputs, dict), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **content_of_side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
 
@@ -271,7 +271,7 @@ def _model(inputs: Any, outputs: Any) -> dict[str, Any]:
 def _tool(inputs: Any, outputs: Any) -> dict[str, Any]:
     result, documents, _ = tool_answer(outputs)
     return {
-        semconv.TOOL_CALL_ARGUMENTS: unfolded(inputs),
+        semconv.TOOL_CALL_ARGUMENTS: unfold_dump(inputs),
         semconv.TOOL_CALL_RESULT: result,
         semconv.RETRIEVAL_DOCUMENTS: documents or None,
     }
@@ -282,12 +282,12 @@ def _retrieval(inputs: Any, outputs: Any) -> dict[str, Any]:
     documents = outputs["documents"] if isinstance(outputs, dict) and "documents" in outputs else outputs
     return {
         semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
-        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfolded(documents)),
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfold_dump(documents)),
     }
 
 
 def retrieved_by(shown: Any) -> list[Any] | None:
-    """Return a retriever's result, unfolded, as a list of documents in any form; None if it has no document.
+    """Return a retriever's result, unfold_dump, as a list of documents in any form; None if it has no document.
 
     A document in an unknown form stays in the list, because it was retrieved, although its text is unknown.
     """

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, joined
-from spanscore.core.codecs.sdk import AttributeCache, names_under, structures, under
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, join_text_blocks
+from spanscore.core.codecs.sdk import AttributeCache, attributes_under, names_under, structures
 from spanscore.core.codecs.text import from_wire, is_cut
 from spanscore.core.span import Attributes, NoContent, SpanData
 from spanscore.samples.normalizers.building import (
@@ -292,7 +292,9 @@ def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     parts = [part for message in messages for part in _listed(message.get("parts"))]
     attributes = {
         semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
-        semconv.TOOL_CALL_RESULT: next((joined(part["response"]) for part in parts if "response" in part), None),
+        semconv.TOOL_CALL_RESULT: next(
+            (join_text_blocks(part["response"]) for part in parts if "response" in part), None
+        ),
     }
     return {**attributes, **content} if content else _older_tool(raw_content)
 
@@ -315,7 +317,7 @@ def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = (
         unread: names whose lists are parsed only when they are read.
     """
     content = structures(raw_content, unread=unread)
-    if len(content) < len(raw_content) and (variables := under(semconv.PROMPT_VARIABLE, raw_content)):
+    if len(content) < len(raw_content) and (variables := attributes_under(semconv.PROMPT_VARIABLE, raw_content)):
         # ``structures`` leaves out prompt variables, which are flat attributes; together they become the input value.
         content[semconv.INPUT_VALUE] = variables
     for name in _MESSAGE_SIDES:
@@ -380,7 +382,7 @@ def _older_tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     asks = (name for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in bodies)
     return {
         semconv.TOOL_CALL_ARGUMENTS: bodies.get(next(asks, "")),
-        semconv.TOOL_CALL_RESULT: joined(bodies.get(semconv.CHOICE_EVENT)),
+        semconv.TOOL_CALL_RESULT: join_text_blocks(bodies.get(semconv.CHOICE_EVENT)),
     }
 
 

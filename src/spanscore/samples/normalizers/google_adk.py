@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts, role_of
+from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts_of, role_of
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
@@ -88,6 +88,6 @@ def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:
 
 
 def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:
-    read = parts(content["parts"])
+    read = parts_of(content["parts"])
     answers = any(part["type"] == "tool_call_response" for part in read)
     return {"role": TOOL if answers else role_of(content.get("role")) or speaker, "parts": read}

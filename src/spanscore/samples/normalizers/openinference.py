@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.core.codecs.messages import ASSISTANT, joined
-from spanscore.core.codecs.stored_sample import call_id_in, documents_of, unfolded
+from spanscore.core.codecs.messages import ASSISTANT, join_text_blocks
+from spanscore.core.codecs.stored_sample import call_id_in, documents_of, unfold_dump
 from spanscore.core.codecs.text import as_text, from_wire
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
@@ -252,13 +252,13 @@ def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     output = _output(raw_content)
     if isinstance(output, dict) and "tool_name" in output and "blocks" in output:  # LlamaIndex's ToolOutput
-        output = joined(output["blocks"])
+        output = join_text_blocks(output["blocks"])
     return content_of(semconv.EXECUTE_TOOL, arguments_in(value_of(_input(raw_content))), output)
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     query = raw_content.get(semconv.RERANKER_QUERY, raw_content.get(semconv.INPUT_VALUE))
-    output = unfolded(_output(raw_content))
+    output = unfold_dump(_output(raw_content))
     dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
     # If the output is a dump of LangChain's documents, it is preferred, because only the dump has their ids.
     if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):

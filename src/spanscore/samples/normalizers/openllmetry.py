@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.core.codecs.sdk import under
+from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.codecs.stored_sample import call_id_in
 from spanscore.core.codecs.text import from_wire
 from spanscore.core.span import Attributes, NoContent, SpanData
@@ -98,7 +98,7 @@ class OpenLLMetry:
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = under(semconv.TRACELOOP_PROPERTIES, raw)
+    properties = attributes_under(semconv.TRACELOOP_PROPERTIES, raw)
     inputs = raw.get(semconv.TRACELOOP_INPUT)
     if properties or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(inputs, str):
         return properties

@@ -20,7 +20,7 @@ _ROOM: Final = "spanscore.samples.normalizers"
 TRANSLATIONS: Final = Registry(
     kind="translation",
     protocol=SpanNormalizer,
-    outside="my_pkg.translations:MyNormalizer",
+    example="my_pkg.translations:MyNormalizer",
     built_in={
         "genai": f"{_ROOM}.genai:GenAINormalizer",
         "openinference": f"{_ROOM}.openinference:OpenInference",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.core.codecs.messages import ASSISTANT, USER, parts, role_of, text_message
-from spanscore.core.codecs.sdk import under
+from spanscore.core.codecs.messages import ASSISTANT, USER, parts_of, role_of, text_message
+from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
@@ -61,7 +61,7 @@ class VercelAI:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = operation_of(str(raw[CALL]))
-        metadata = under(_METADATA, raw)
+        metadata = attributes_under(_METADATA, raw)
         conversation = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
         plain = renamed(raw, _RENAMED) | plain_of(raw, operation, {**metadata, "session_id": conversation})
         if operation == semconv.EXECUTE_TOOL:
@@ -108,14 +108,14 @@ def _said(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     text = next((raw_content[name] for name in _TEXT if name in raw_content), None)
     thought = raw_content.get(_REASONING)
     reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
-    said = [*reasoning, *parts(text), *_calls(raw_content)]
+    said = [*reasoning, *parts_of(text), *_calls(raw_content)]
     return [{"role": ASSISTANT, "parts": said}] if said or text is not None else None
 
 
 def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
     called = json_at(raw_content, *_CALLED)
     listed = called if isinstance(called, list) else []
-    return parts([{**call, "type": "tool-call"} for call in listed if isinstance(call, dict)])
+    return parts_of([{**call, "type": "tool-call"} for call in listed if isinstance(call, dict)])
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
@@ -128,11 +128,11 @@ def _message(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     if role is None:
         return []
     blocks = [_block(block) for block in content] if isinstance(content, list) else content
-    read = [part for block in blocks for part in block] if isinstance(blocks, list) else parts(blocks)
+    read = [part for block in blocks for part in block] if isinstance(blocks, list) else parts_of(blocks)
     return [{"role": role, "parts": read}]
 
 
 def _block(block: Any) -> list[dict[str, Any]]:
     if isinstance(block, dict) and block.get("type") == "reasoning":
         return [{"type": "reasoning", "content": block.get("text")}]
-    return parts([block])
+    return parts_of([block])

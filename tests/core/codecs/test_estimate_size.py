@@ -5,7 +5,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from spanscore.core.codecs.snapshot import glance, snapshot, snapshot_generation, snapshot_messages
+from spanscore.core.codecs.snapshot import estimate_size, snapshot, snapshot_generation, snapshot_messages
 
 KB = "x" * 1_000
 IMAGE = {"type": "image_url", "image_url": {"url": "y" * 50_000}}
@@ -25,17 +25,20 @@ SNAPSHOTS = {
 def test_a_snapshot_is_about_as_large_as_its_texts(name):
     snapshot_of, size = SNAPSHOTS[name]
 
-    assert glance(snapshot_of(), set()) == pytest.approx(size, rel=0.05)
+    assert estimate_size(snapshot_of(), set()) == pytest.approx(size, rel=0.05)
 
 
 def test_a_long_text_is_counted_once_for_all_that_share_a_memory():
     text, counted = "x" * 10_000, set()
 
-    assert [glance(snapshot([text, text]), counted), glance(snapshot({"again": text}), counted)] == [10_000, 0]
+    assert [estimate_size(snapshot([text, text]), counted), estimate_size(snapshot({"again": text}), counted)] == [
+        10_000,
+        0,
+    ]
 
 
 def test_a_value_that_holds_itself_is_looked_at_for_a_while():
     inner = [KB]
     inner.append(inner)
 
-    assert 1_000 <= glance(inner, set()) <= 10_000
+    assert 1_000 <= estimate_size(inner, set()) <= 10_000
