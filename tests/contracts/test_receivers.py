@@ -69,7 +69,7 @@ def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListen
     translator = SpanNormalizers()
     made = ExternalSpans(
         _intake(event_queue, recorded),
-        scopes=Scopes(translator.knows),
+        scopes=Scopes(translator.names_scope),
         translator=translator,
         ready=lambda _: None,
     )

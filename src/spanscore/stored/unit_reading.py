@@ -219,7 +219,7 @@ class UnitReader:
         first = next((span for span in order if span.no_content is None), unit.root)
         wire = None if first is None else came.get(first.span_id)
         spans = [] if wire is None else _read(wire)
-        return next((name for span in spans if (name := self.translator.reads(span)) is not None), "")
+        return next((name for span in spans if (name := self.translator.normalizer_of(span)) is not None), "")
 
 
 def reading_settings(config: Path | None) -> ScorerSettings:

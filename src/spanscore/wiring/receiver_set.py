@@ -199,7 +199,7 @@ class ReceiverSet:
         external = ExternalSpans(
             line.intake,
             scopes=Scopes(
-                translator.knows,
+                translator.names_scope,
                 listed=units.scopes,
                 ignored=units.ignore_scopes,
                 captures=self._is_at_work(),

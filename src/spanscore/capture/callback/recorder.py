@@ -44,7 +44,7 @@ from spanscore.core.span import Attributes, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.outputs.spans import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
-from spanscore.samples.redaction import redacted, redacted_content
+from spanscore.samples.redaction import redact, redact_content
 
 _GRACE_NS: Final = 500_000_000
 _CHECK_NS: Final = 10_000_000_000
@@ -252,7 +252,7 @@ class Recorder:
 
     def _redact_id(self, text: str) -> str:
         redactor = self.redactor
-        return text if redactor is None else self.box.run(lambda: redacted(text, redactor))
+        return text if redactor is None else self.box.run(lambda: redact(text, redactor))
 
     def _room_for_content(self, attributes: int, *, is_root: bool) -> int | None:
         """Return how many attributes may be added to a span with this number of attributes; None without a limit."""
@@ -382,7 +382,7 @@ class Recorder:
             clean = (
                 without_images
                 if redactor is None
-                else self.box.run(partial(redacted_content, without_images, redactor))
+                else self.box.run(partial(redact_content, without_images, redactor))
             )
         except BaseException:  # noqa: BLE001  (fails closed, also for SystemExit: no content is exported)
             return {}

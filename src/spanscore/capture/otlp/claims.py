@@ -200,7 +200,7 @@ class WireClaims:
 
     def _scopes(self, place: str) -> Scopes:
         return Scopes(
-            self._translator.knows,
+            self._translator.names_scope,
             listed=self._listed,
             ignored=self._ignored,
             ours=semconv.EVALUATOR_SCOPES,
