@@ -203,7 +203,7 @@ class WireClaims:
             self._translator.names_scope,
             listed=self._listed,
             ignored=self._ignored,
-            ours=semconv.EVALUATOR_SCOPES,
+            own_scopes=semconv.EVALUATOR_SCOPES,
             place=place,
         )
 

@@ -53,7 +53,7 @@ def units_of(
     for span in closed.spans if complete else (closed.root,):
         try:
             data = span_data_of(span, mended)
-            translated = translator.translate(data) if logs is None else logs.translated(data, translator)
+            translated = translator.translate(data) if logs is None else logs.translate(data, translator)
         except Exception as error:  # noqa: BLE001  (the bytes are not a span, or a user's normalizer raises)
             log_internal_error("read a span", error)
             complete = False
@@ -120,7 +120,7 @@ class OtlpSpans:
     def connect(self, intake: Intake) -> None:
         """Use this intake from now on, without a span, and count from zero."""
         self._event_queue, self._port = intake.event_queue, intake.port
-        self._sampler, self._admission = intake.sampler, intake.admission
+        self._sampler, self._admission = intake.sampler, intake.ledger
         self._mended: Counter[str] = Counter()
         self.counts = EndpointCounts()
         self.copies = UnitCopies(self.metrics)
