@@ -191,7 +191,7 @@ class UnitReader:
         return sorted(units, key=lambda stored: stored.unit.spans[0].start_ns)
 
     def _units(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> Iterator[StoredUnit]:
-        if self.claims.is_none(closed):
+        if self.claims.has_no_unit(closed):
             return
         came = {int.from_bytes(span.span_id): span for span in closed.spans}
         for unit in units_of(closed, self.translator, self.mended):
