@@ -82,7 +82,7 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
         while topic.pressure():
             time.sleep(0.005)
         if command == "serve":
-            spans.take(parse_request(body))
+            spans.accept(parse_request(body))
         else:
             topic.take(0, number, time.time_ns(), body)
     if command == "worker":

@@ -232,7 +232,8 @@ class OnlineScorer:
         """
         uuid = uuid_of("run_id", run_id)
         installation = self._receivers.installation
-        key = None if installation is None else installation.handler.memory.unit(installation.handler.id_here(uuid))
+        handler = None if installation is None else installation.handler
+        key = None if handler is None else handler.memory.unit_of_run(handler.id_in_context(uuid))
         return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
 
     def feedback(

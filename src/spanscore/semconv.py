@@ -1,7 +1,8 @@
 """Every name that crosses a wire: attributes, span names, scopes, instruments, events, environment variables.
 
-*Standard* names are those of the OpenTelemetry GenAI semantic conventions (v1.42-dev, all in Development) or of
-OpenInference (0.1.42); the rest, under ``spanscore.*``, are ours. No other module spells one of these names.
+*Standard* names are defined by the OpenTelemetry GenAI semantic conventions (v1.42-dev, all in Development) or by OpenInference
+(0.1.42). *Ours* are spanscore's own names, under ``spanscore.*``. *Read only* names are written by other libraries. No other
+module spells one of these names.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import Final
 
 # --- scopes -------------------------------------------------------------------------------------------------------
 SCOPE: Final = "spanscore"
-"""Ours: marks evaluations. A span of this scope is never eligible, in this process or another."""
+"""Ours: scope of evaluation spans, which are never eligible, in this process or another."""
 CAPTURE_SCOPE: Final = "spanscore.capture"
 """Ours: spans that our callback handler made from a live run."""
 JUDGE_SCOPE: Final = "spanscore.judge"
 """Ours: spans of judge calls, in traces of their own; never eligible."""
 EVALUATOR_SCOPES: Final = frozenset({SCOPE, JUDGE_SCOPE})
-"""Scopes of spans about an evaluation: a search for spans to score leaves both out."""
+"""Scopes of spans about an evaluation, which are never scored."""
 OWN_SCOPES: Final = EVALUATOR_SCOPES | {CAPTURE_SCOPE}
 """Scopes of all spans that spanscore creates."""
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
-"""Schema of the GenAI conventions that define the names below; on every scope of ours."""
+"""Schema of the GenAI conventions that define the names below; on every scope of spanscore."""
 
 # --- GenAI conventions (standard) ---------------------------------------------------------------------------------
 OPERATION_NAME: Final = "gen_ai.operation.name"
@@ -55,7 +56,7 @@ EXCEPTION_MESSAGE: Final = "exception.message"
 SERVICE_NAME: Final = "service.name"
 """Name of the application's service, on the resource; stable."""
 
-# Content: opt-in everywhere, never exported unless asked.
+# Content: exported only if the configuration says so.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
@@ -98,7 +99,7 @@ CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS,)
 
 
 def is_content(name: str) -> bool:
-    """Whether an attribute quotes prompts, answers or documents."""
+    """Return whether an attribute quotes prompts, answers or documents."""
     return name in CONTENT_ATTRIBUTES or name.startswith(CONTENT_PREFIXES)
 
 
@@ -129,7 +130,7 @@ WORDLESS_REQUESTS: Final = frozenset(
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """Operations in which a model answers a prompt."""
 WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})
-"""Operations of a whole application: instrumentations differ in their use of "agent"."""
+"""Operations of a whole application. Both are treated alike, because instrumentations differ in their use of "agent"."""
 
 PLAIN_ATTRIBUTES: Final = frozenset(
     {
@@ -158,7 +159,7 @@ PLAIN_ATTRIBUTES: Final = frozenset(
         CONTENT_CUT,
     }
 )
-"""Attributes of the conventions that quote no content: a translated span keeps only these and its content."""
+"""Attributes that quote no content. A translated span keeps only these, and its content."""
 
 # --- evaluation (standard names, GenAI conventions) ---------------------------------------------------------------
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
@@ -211,7 +212,7 @@ COMPLETION: Final = "gen_ai.completion"
 EVENT_CONTENT: Final = "gen_ai.event.content"
 """Attribute of a span event: the message, as JSON."""
 BODY_SIDES: Final = ("input", "output")
-"""Keys of the body of a log record of AWS's distribution; each holds ``messages``."""
+"""Keys of the body of a log record of AWS's distribution; each has ``messages``."""
 PROMPT_EVENT: Final = "gen_ai.content.prompt"
 COMPLETION_EVENT: Final = "gen_ai.content.completion"
 CHOICE_EVENT: Final = "gen_ai.choice"
@@ -220,7 +221,7 @@ DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
 MESSAGE_EVENTS: Final[Mapping[str, str]] = {
     f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")
 }
-"""Span event → the role of the message it holds."""
+"""Span event → the role of its message."""
 SESSION_ID: Final = "session.id"
 LANGSMITH_KIND: Final = "langsmith.span.kind"
 """Run type in LangSmith's OTel export. LangSmith's operation of a retriever is ``embeddings``, so the kind is read instead."""
@@ -345,11 +346,10 @@ SESSION_END: Final = "spanscore.session.end"
 ``open``: the session continues, and the score is provisional: on its evaluation span alone, in no sum.
 """
 EVALUATION_SOURCE: Final = "spanscore.evaluation.source"
-"""Source of a score that is not from sampled traffic: ``fallback``, ``judge_check``, ``feedback``, ``shadow``, ``external``
-or ``inner``.
-Alerts and means leave such scores out.
+"""Source of a score that is not from sampled traffic: ``fallback``, ``judge_check``, ``feedback``, ``shadow``, ``external`` or
+``inner``. Alerts and means leave such scores out.
 
-Also an attribute of sums; and of the unit's span, if one of its scores is from a fallback, or if it is an inner unit.
+It is also an attribute of sums, and of the unit's span if one of its scores is from a fallback, or if it is an inner unit.
 """
 SOURCE_FALLBACK: Final = "fallback"
 SOURCE_JUDGE_CHECK: Final = "judge_check"
@@ -377,19 +377,17 @@ JUDGE_OUTPUT_TOKENS: Final = "spanscore.judge.output_tokens"
 JUDGE_COST_USD: Final = "spanscore.judge.cost_usd"
 JUDGE_CALLS_ATTRIBUTE: Final = "spanscore.judge.calls"
 JUDGE_CACHED_CALLS: Final = "spanscore.judge.cached_calls"
-"""Number of calls that were answered without a request. A repeated cached answer gives no information about the judge's noise.
-"""
+"""Number of calls that were answered without a request. Cached answers do not show how much the judge's answers vary."""
 JUDGE_INPUT_TRUNCATED_RATIO: Final = "spanscore.judge.input.truncated_ratio"
 """Largest share of a question's tokens, [0, 1), that was left out because the question was too long for the judge."""
 JUDGE_IMAGES_NOT_SHOWN: Final = "spanscore.judge.images_not_shown"
 """Largest number of images of a question that its judge did not get, because it reads no images; missing if 0."""
 JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: Final = "spanscore.judge.self_contradictions"
-"""Number of verdicts behind the score that their own reason contradicts, by English patterns; missing if 0. The verdict is
-kept.
-"""
+"""Number of verdicts of the score that contradict their own reason, by English patterns; missing if 0. They are kept."""
 JURY_DISAGREEMENT: Final = "spanscore.jury.disagreement"
-"""Highest quality among the jurors of a score less the lowest, [0, 1]: an attribute of the evaluation span, and the name of a
-histogram. Missing for fewer than two qualities."""
+"""Highest quality among the jurors of a score minus the lowest, [0, 1]: an attribute of the evaluation span, and the name of a
+histogram. Missing for fewer than two qualities.
+"""
 JURY_SIZE: Final = "spanscore.jury.size"
 """Number of jurors that gave a value; the other jurors are in ``spanscore.jury.left_out``."""
 JURY_MODELS: Final = "spanscore.jury.models"
@@ -425,7 +423,7 @@ DISABLED_ENV: Final = "SPANSCORE_DISABLED"
 
 # --- environment (of other libraries) -----------------------------------------------------------------------------
 RAGAS_DO_NOT_TRACK_ENV: Final = "RAGAS_DO_NOT_TRACK"
-"""``true``: ragas sends no usage reports. Otherwise one HTTP request per batch of scores. Read once, at the first report."""
+"""``true``: ragas sends no usage reports; otherwise one HTTP request per batch of scores. Read once, at the first report."""
 KUBERNETES_ENV: Final = "KUBERNETES_SERVICE_HOST"
 """Set by Kubernetes in every container."""
 DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"

@@ -56,7 +56,7 @@ def trace(scorer: OnlineScorer) -> None:
 
 
 def send(scorer: OnlineScorer) -> None:
-    receivers_of(scorer).otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
+    receivers_of(scorer).otlp_spans(AT_ONCE).accept(taken([a_wire_span(trace=next(TRACES))]))
 
 
 def replay(scorer: OnlineScorer) -> None:

@@ -14,7 +14,7 @@ from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
-from spanscore.samples.normalizers.building import wire_of
+from spanscore.samples.normalizers.building import raw_attributes
 from spanscore.samples.normalizers.registry import TRANSLATIONS, SpanNormalizers
 from spanscore.testing import make_span
 
@@ -64,7 +64,9 @@ def read_role(span: SpanData) -> RootRole | None:
 def test_each_normalizer_has_a_span_here() -> None:
     scopes = {scope for scope, _ in kinds()}
 
-    assert {SpanNormalizers().of_scope(scope) for scope in scopes} >= TRANSLATIONS.built_in.keys() - WITHOUT_KINDS
+    assert {
+        SpanNormalizers().normalizer_of_scope(scope) for scope in scopes
+    } >= TRANSLATIONS.built_in.keys() - WITHOUT_KINDS
 
 
 @pytest.mark.parametrize(("scope", "kind"), list(kinds()), ids=str)
@@ -81,6 +83,6 @@ def test_recorded_spans_have_one_role(recording: object) -> None:
         spans = [span for span in read_spans(lines) if span.scope != semconv.CAPTURE_SCOPE]
 
     for span in spans:
-        role = root_role(wire_of(span), span.scope)
+        role = root_role(raw_attributes(span), span.scope)
         # A span without a kind is a root by the spans below it, whatever its name suggests.
         assert read_role(span) in (None, role) or role is RootRole.UNNAMED, (span.scope, span.name)

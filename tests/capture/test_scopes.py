@@ -13,13 +13,13 @@ SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDI
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_spans_of_every_scope_are_claimed_when_they_start(name: str) -> None:
-    scopes = Scopes(SpanNormalizers().knows)
+    scopes = Scopes(SpanNormalizers().names_scope)
 
     assert {scopes.role(scope) for scope in SCOPES[name]} == {Role.CLAIMED}
 
 
 def test_a_listed_scope_that_never_came_is_noted() -> None:
-    scopes = Scopes(SpanNormalizers().knows, listed=["my-app", "your.app"])
+    scopes = Scopes(SpanNormalizers().names_scope, listed=["my-app", "your.app"])
     scopes.role("your.app.web")
 
     notes = ["units.scopes lists 'my-app', but no span so far has a scope with this prefix"]
@@ -27,7 +27,7 @@ def test_a_listed_scope_that_never_came_is_noted() -> None:
 
 
 def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
-    scopes = Scopes(SpanNormalizers().knows)
+    scopes = Scopes(SpanNormalizers().names_scope)
     for _ in range(2):
         scopes.found_by_content("an.unnamed.scope")
 

@@ -69,7 +69,7 @@ def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListen
     translator = SpanNormalizers()
     made = ExternalSpans(
         _intake(event_queue, recorded),
-        scopes=Scopes(translator.knows),
+        scopes=Scopes(translator.names_scope),
         translator=translator,
         ready=lambda _: None,
     )
@@ -91,7 +91,7 @@ def otlp(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) 
         ready=lambda: None,
     )
     traces = count(1)
-    suite.arrive = lambda: made.take(taken([a_wire_span(trace=next(traces))]))
+    suite.arrive = lambda: made.accept(taken([a_wire_span(trace=next(traces))]))
     return made
 
 

@@ -142,7 +142,7 @@ class Served:
         spans = list(self._sent.get_finished_spans())
         Random(len(spans)).shuffle(spans)
         for at in range(0, len(spans), _PIECE):
-            receiver.take(parse_request(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self.pass_on)
+            receiver.accept(parse_request(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self.pass_on)
         thread.call(lambda: None, timeout)
         thread.now_ns = lambda: time_ns() + 3_600 * 10**9
         return self._scorer.flush(timeout)

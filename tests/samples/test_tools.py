@@ -25,7 +25,7 @@ from spanscore.metrics import BaseMetric, Finding
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.samples.on_demand import add_tools
-from spanscore.samples.redaction import redacted_sample
+from spanscore.samples.redaction import redact_sample
 from spanscore.testing import make_span, make_unit
 
 TALK = MultiTurnSample(
@@ -105,7 +105,7 @@ def test_a_redactor_changes_the_definitions_as_it_changes_the_calls() -> None:
     )
     sample = MultiTurnSample(user_input=[made], tools=[offered])
 
-    clean = redacted_sample(sample, lambda text: text.replace("ada", "x"))
+    clean = redact_sample(sample, lambda text: text.replace("ada", "x"))
 
     assert clean == MultiTurnSample(
         user_input=[SampleAIMessage(tool_calls=[ToolCall(name="call_x", args={"x": 1})])],

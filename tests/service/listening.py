@@ -36,7 +36,7 @@ class RecordingReceiver:
     def overloaded(self) -> str | None:
         return self.full_of
 
-    def take(self, taken: ParsedRequest, exit: Any = None) -> Sequence[WireSpan]:
+    def accept(self, taken: ParsedRequest, exit: Any = None) -> Sequence[WireSpan]:
         self.spans += taken.spans
         return taken.spans
 

@@ -38,7 +38,7 @@ EXPORTS = {
 class Forgetful(RecordingReceiver):
     """Takes spans and keeps none."""
 
-    def take(self, taken: ParsedRequest, exit: object = None) -> list[object]:  # type: ignore[override]
+    def accept(self, taken: ParsedRequest, exit: object = None) -> list[object]:  # type: ignore[override]
         return []
 
 

@@ -17,7 +17,7 @@ from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
 from spanscore.capture.otlp.claims import RequestPartition
-from spanscore.capture.otlp.requests import Forward, RequestClaims
+from spanscore.capture.otlp.requests import ClassifiedRequest, Forward
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, from_json, parse_request
 from spanscore.outputs.exporters import send_by_default_to
@@ -38,14 +38,14 @@ class Keeper:
         self.kept: list[tuple[WireSpan, Forward]] = []
         self.taken = 0
 
-    def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
+    def classify(self, taken: ParsedRequest, *, keep: bool) -> ClassifiedRequest:
         kept = [span for span in taken.spans if keep and any(name in span.raw for name in self._names)]
-        return RequestClaims(taken, RequestPartition(taken, lambda *_: True), kept)
+        return ClassifiedRequest(taken, RequestPartition(taken, lambda *_: True), kept)
 
-    def take_in(self, looked: RequestClaims, exit: Forward | None) -> None:
+    def accept_classified(self, classified: ClassifiedRequest, exit: Forward | None) -> None:
         assert exit is not None
-        self.taken += len(looked.taken.spans)
-        self.kept += [(span, exit) for span in looked.kept]
+        self.taken += len(classified.request.spans)
+        self.kept += [(span, exit) for span in classified.kept]
 
 
 @pytest.fixture

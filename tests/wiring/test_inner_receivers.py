@@ -102,7 +102,7 @@ SOURCES = {"callback": called, "processor": traced}
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_same_spans_over_otlp_have_the_same_scores(source: str) -> None:
     with SOURCES[source]() as trace, a_line(polite, **OPTIONS) as (scorer, other):
-        receivers_of(scorer).otlp_spans(OPTIONS["units"]).take(
+        receivers_of(scorer).otlp_spans(OPTIONS["units"]).accept(
             parse_request(encode_spans(of_application(trace)).SerializeToString())
         )
         assert scorer.flush(20)

@@ -232,14 +232,14 @@ def test_inner_spans_that_arrive_after_a_reload_keep_the_metrics_of_their_trace(
     with made_of(write(file, {GATED: {"name": "before"}}, units=CHAT)) as scorer:
         spans = receivers_of(scorer).otlp_spans(Units(idle_timeout=100.0))
         root = a_wire_span(trace=1, **TEXTS)
-        spans.take(taken([a_wire_span("chat", trace=1, parent=root, **TEXTS)]))
+        spans.accept(taken([a_wire_span("chat", trace=1, parent=root, **TEXTS)]))
         assert pipeline_of(scorer).span_thread.call(lambda: None, 10)
         for name in ("second", "after"):
             write(file, constant(name), units=CHAT)
             scorer.reload()
         later = a_wire_span(trace=2, **TEXTS)
-        spans.take(taken([a_wire_span("chat", trace=1, parent=root, **TEXTS), root]))
-        spans.take(taken([a_wire_span("chat", trace=2, parent=later, **TEXTS), later]))
+        spans.accept(taken([a_wire_span("chat", trace=1, parent=root, **TEXTS), root]))
+        spans.accept(taken([a_wire_span("chat", trace=2, parent=later, **TEXTS), later]))
         pipeline_of(scorer).span_thread.call(lambda: spans.drain(0), 10)
         write(file, constant("last"), units=CHAT)
         scorer.reload()  # the traces have closed, and their units are being scored
@@ -423,11 +423,11 @@ def traffic_over_otlp(scorer: OnlineScorer, over: threading.Event) -> list[threa
     def send() -> None:
         for number in count(1):
             root = a_wire_span(trace=number, **TEXTS)
-            spans.take(taken([a_wire_span("chat", trace=number, parent=root, **TEXTS)]))
+            spans.accept(taken([a_wire_span("chat", trace=number, parent=root, **TEXTS)]))
             if over.wait(0.001):
-                spans.take(taken([root]))
+                spans.accept(taken([root]))
                 return
-            spans.take(taken([root]))
+            spans.accept(taken([root]))
 
     thread = start_daemon(send, "test-traffic")
     return [] if thread is None else [thread]

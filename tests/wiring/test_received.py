@@ -53,7 +53,7 @@ def agent(**more: Any) -> WireSpan:
 
 def send(scorer: Any, *spans: WireSpan, units: Units = QUICK) -> Any:
     receiver = receivers_of(scorer).otlp_spans(units)
-    receiver.take(taken(spans))
+    receiver.accept(taken(spans))
     return receiver
 
 
@@ -114,7 +114,7 @@ def test_nothing_is_taken_after_a_shutdown() -> None:
 def test_a_forked_child_begins_at_nothing() -> None:
     with a_line(Answered()) as (scorer, _):
         receiver = send(scorer, agent(), a_wire_span(None, scope="http"), units=ENDLESS)
-        receiver.counts.came(100)
+        receiver.counts.count_request(100)
 
         def counts() -> str:
             received = scorer.status().received
@@ -128,13 +128,13 @@ def test_the_status_has_a_row_for_each_part_of_the_way() -> None:
     late, missing = agent(), agent()
     with a_line(Answered()) as (scorer, _):
         receiver = send(scorer, agent(), agent(scope=semconv.SCOPE), a_wire_span(None, scope="http", trace=98), late)
-        receiver.counts.came(1_500_000)
+        receiver.counts.count_request(1_500_000)
         receiver.counts.refuse("traces")
         receiver.forward = lambda: (3, 1, "503 at 12:00:00")
         assert scorer.flush(10)
-        receiver.take(taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
+        receiver.accept(taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
         pipeline_of(scorer).span_thread.call(lambda: None, 5)
-        receiver.take(taken([a_wire_span("execute_tool", parent=missing)]))
+        receiver.accept(taken([a_wire_span("execute_tool", parent=missing)]))
         pipeline_of(scorer).span_thread.call(lambda: None, 5)
 
         shown = " ".join(str(scorer.status()).split())
@@ -155,7 +155,7 @@ def test_the_instruments_of_a_receiver_report_the_same() -> None:
         assert instruments(reader) == {}
 
         receiver = send(scorer, agent(), units=ENDLESS)
-        receiver.counts.came(1_000)
+        receiver.counts.count_request(1_000)
         receiver.counts.refuse("event_queue")
         pipeline_of(scorer).span_thread.call(lambda: None, 5)
 

@@ -311,11 +311,11 @@ def test_a_trace_that_arrives_in_parts_keeps_the_metrics_of_its_first_span(file:
     with made_of(write(file, constant("before"))) as scorer:
         spans = receivers_of(scorer).otlp_spans(Units(idle_timeout=100.0))
         root = a_wire_span(trace=1)
-        spans.take(taken([a_wire_span("chat", trace=1, parent=root)]))
+        spans.accept(taken([a_wire_span("chat", trace=1, parent=root)]))
         assert pipeline_of(scorer).span_thread.call(lambda: None, 10)
         write(file, constant("after"), sampling={"rate": 0.0})
         scorer.reload()
-        spans.take(taken([root, a_wire_span(trace=2)]))
+        spans.accept(taken([root, a_wire_span(trace=2)]))
         pipeline_of(scorer).span_thread.call(lambda: spans.drain(0), 10)
         assert scorer.flush(10)
         eligible = scorer.status().eligible

@@ -125,7 +125,7 @@ def test_a_missing_field_is_no_evaluation_span_of_its_own(way: str) -> None:
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         else:
             request = encode_spans([a_run()]).SerializeToString()
-            receivers_of(scorer).otlp_spans(Units(idle_timeout=0.05)).take(parse_request(request))
+            receivers_of(scorer).otlp_spans(Units(idle_timeout=0.05)).accept(parse_request(request))
         assert scorer.flush(5)
         assert scorer.status().outcomes["conversational"] == {"missing_field": 1}
 

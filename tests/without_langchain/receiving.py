@@ -28,7 +28,7 @@ def main() -> None:
     with OnlineScorer([metric], tracer_provider=TracerProvider()) as scorer:
         receiver = receivers_of(scorer).otlp_spans(Units(idle_timeout=0))
         for line in program.read_bytes().splitlines():
-            receiver.take(parse_request(from_json(line)))
+            receiver.accept(parse_request(from_json(line)))
         assert scorer.flush(20)
         outcomes = scorer.status().outcomes["response_relevancy"]
     print(json.dumps({**outcomes, "langchain": "langchain_core" in sys.modules}))

@@ -1,4 +1,4 @@
-"""Intake: the parts of one pipeline that its receivers use."""
+"""The parts of one pipeline that its receivers use."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Intake:
     """The parts of one pipeline that its receivers use. A forked child process creates its own parts.
 
     Attributes:
-        event_queue: brings events to the span thread.
-        port: takes the units that receivers hand on.
-        sampler: returns, when a root begins, whether its unit may be scored.
-        admission: counts units that a receiver rejects.
-        turns: notes the conversation of each root; None = no metric scores conversations.
+        event_queue: queue of events for the span thread.
+        port: listener that gets the spans and units of receivers.
+        sampler: decides when a root begins whether its unit may be scored.
+        ledger: counts units that a receiver rejects.
+        session_ids: records the conversation of each root; None = no metric scores conversations.
     """
 
     event_queue: EventQueue[Receiver]
     port: UnitListener
     sampler: RateSampler | SamplerInForce
-    admission: Ledger
-    turns: SessionIds | None = None
+    ledger: Ledger
+    session_ids: SessionIds | None = None
 
     def reject(self, outcome: Outcome, conversation: str | None) -> None:
         """Count a unit that a receiver rejects, and a missing turn of its conversation. Thread-safe."""
-        self.admission.record_rejected(outcome)
-        if conversation and self.turns is not None:
-            self.turns.record_rejection(conversation, outcome)
+        self.ledger.record_rejected(outcome)
+        if conversation and self.session_ids is not None:
+            self.session_ids.record_rejection(conversation, outcome)

@@ -1,4 +1,4 @@
-"""Joins content from log records to the spans that it belongs to, by trace id and span id."""
+"""Joins content in log records to the spans of the same trace id and span id."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NOT_JOINED: Final = NoContent(
 
 @dataclass(eq=False, repr=False)
 class LogContent:
-    """Keeps records until their span is read, for a limited time and in limited memory. Thread-safe.
+    """Keeps log records until their span is read, for a limited time and in limited memory. Thread-safe.
 
     Attributes:
-        most_bytes: size of all waiting records; the oldest are dropped first.
-        keep_ns: time in nanoseconds for which a record waits; may be changed.
-        clock: monotonic clock, nanoseconds; may be changed.
+        most_bytes: maximum size of all waiting records; above it, the oldest are dropped.
+        keep_ns: time in nanoseconds for which a record waits.
+        clock: monotonic clock, nanoseconds.
     """
 
     most_bytes: int
@@ -38,38 +38,39 @@ class LogContent:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
-        self._waiting: OrderedDict[tuple[int, int], tuple[int, list[ContentRecord]]] = OrderedDict()
+        # (trace id, span id) → (arrival of the first record, records)
+        self._records: OrderedDict[tuple[int, int], tuple[int, list[ContentRecord]]] = OrderedDict()
         self._scopes: set[str] = set()
-        self._bytes = self._joined = self._given_up = self._no_room = self._waits = 0
+        self._bytes = self._joined = self._overdue = self._no_room = self._waiting = 0
 
     def forget_all(self) -> None:
         """Forget the waiting records without counting them, because the same records will be added again."""
         with self._lock:
-            self._waiting.clear()
-            self._bytes = self._waits = 0
+            self._records.clear()
+            self._bytes = self._waiting = 0
 
     def add(self, records: Iterable[ContentRecord]) -> None:
-        """Keep records for their spans."""
+        """Keep records until their spans are read."""
         now_ns = self.clock()
         with self._lock:
-            self._forget_overdue(now_ns)
+            self._drop_overdue(now_ns)
             for record in records:
                 if len(self._scopes) < _MOST_SCOPES:
                     self._scopes.add(record.scope)
-                self._waiting.setdefault(record.ids, (now_ns, []))[1].append(record)
-                self._waits += 1
+                self._records.setdefault(record.ids, (now_ns, []))[1].append(record)
+                self._waiting += 1
                 self._bytes += record.size
             while self._bytes > self.most_bytes:
-                self._no_room += self._forget()
+                self._no_room += self._drop_oldest()
 
-    def translated(self, span: SpanData, translator: SpanNormalizers) -> SpanData | None:
-        """Return a span in GenAI names, read together with its content from log records."""
+    def translate(self, span: SpanData, translator: SpanNormalizers) -> SpanData | None:
+        """Return a span in GenAI names with the content of its log records; None if no normalizer claims it."""
         if events := self.take((span.trace_id, span.span_id)):
             span = replace(span, events=(*span.events, *events))
-        read = translator.translate(span)
-        if read is None or read.no_content is None or span.scope not in self._scopes:
-            return read
-        return replace(read, no_content=_NOT_JOINED)
+        translated = translator.translate(span)
+        if translated is None or translated.no_content is None or span.scope not in self._scopes:
+            return translated
+        return replace(translated, no_content=_NOT_JOINED)
 
     @property
     def filled(self) -> float:
@@ -78,30 +79,33 @@ class LogContent:
 
     def take(self, ids: tuple[int, int]) -> Sequence[Event]:
         """Remove and return the content of a span, in order of arrival."""
-        if not self._waiting:
+        if not self._records:
             return ()
         with self._lock:
-            entry = self._waiting.pop(ids, None)
+            entry = self._records.pop(ids, None)
             if entry is None:
                 return ()
-            self._joined += self._leave(entry[1])
-        return [record.event for record in entry[1]]
+            _, records = entry
+            self._joined += self._uncount(records)
+        return [record.event for record in records]
 
     def counts(self) -> LogRecords | None:
-        """Return the counts of records; None before the first record."""
+        """Return the numbers of joined, waiting, overdue and dropped records; None before the first record."""
         with self._lock:
-            self._forget_overdue(self.clock())
-            counts = LogRecords(self._joined, self._waits, self._given_up, self._no_room)
+            self._drop_overdue(self.clock())
+            counts = LogRecords(self._joined, self._waiting, self._overdue, self._no_room)
         return counts if any(counts) else None
 
-    def _forget_overdue(self, now_ns: int) -> None:
-        while self._waiting and now_ns - next(iter(self._waiting.values()))[0] > self.keep_ns:
-            self._given_up += self._forget()
+    def _drop_overdue(self, now_ns: int) -> None:
+        while self._records and now_ns - next(iter(self._records.values()))[0] > self.keep_ns:
+            self._overdue += self._drop_oldest()
 
-    def _forget(self) -> int:
-        return self._leave(self._waiting.popitem(last=False)[1][1])
+    def _drop_oldest(self) -> int:
+        _, (_, records) = self._records.popitem(last=False)
+        return self._uncount(records)
 
-    def _leave(self, records: Sequence[ContentRecord]) -> int:
-        self._waits -= len(records)
+    def _uncount(self, records: Sequence[ContentRecord]) -> int:
+        """Subtract records that no longer wait; return their number."""
+        self._waiting -= len(records)
         self._bytes -= sum(record.size for record in records)
         return len(records)

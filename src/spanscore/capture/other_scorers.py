@@ -1,8 +1,7 @@
-"""Coordinates several scorers in one process, so that a metric that several scorers have scores a common run once.
+"""Coordinates several scorers in one process: if they record the same run and have the same metric, only one scores it.
 
-The events of a run reach each handler in turn, on one thread. A handler finds the run in the memory of the handler that got it
-first, and leaves the spans to that handler. A receiver of other instrumentations' spans finds the unit in the same way. With
-one scorer in the process there is nothing to find.
+LangChain passes the events of a run to each handler in turn, on one thread. The first handler creates the spans. Each other
+handler finds the run in the memory of the first. Receivers of other instrumentations' spans find a shared unit in the same way.
 """
 
 from __future__ import annotations
@@ -27,20 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ScorerIdentity:
-    """The identity of a scorer for other scorers in the process.
+    """The name and the metrics of a scorer, by which other scorers in the process find common metrics.
 
     Attributes:
-        met: name of each other scorer with a common run → the metrics that both have, sorted.
+        versions: name of each metric → its evaluator version.
+        shared: name of each other scorer with a common run → the common metrics, sorted.
     """
 
     name: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    met: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def meet(self, other: ScorerIdentity) -> frozenset[str]:
-        """Record a run that this scorer shares with another. Return the metrics that both scorers have in the same version."""
+    def share_run(self, other: ScorerIdentity) -> frozenset[str]:
+        """Record that another scorer has the same run. Return the metrics that both scorers have in the same version."""
         shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
-        self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
+        self.shared[other.name] = other.shared[self.name] = tuple(sorted(shared))
         return shared
 
     def is_among(self, shared: Set[str]) -> bool:
@@ -52,67 +52,72 @@ class ScorerIdentity:
         return [
             f"{self.name} and {other} record the same runs: the first on a run has its spans"
             + (f", and scores {', '.join(shared)}, which both have" if shared else "")
-            for other, shared in self.met.items()
+            for other, shared in self.shared.items()
         ]
 
 
-_One = TypeVar("_One", "SpanCallbackHandler", "ExternalSpans")
+_Receiver = TypeVar("_Receiver", "SpanCallbackHandler", "ExternalSpans")
 
 
-class _LiveReceivers(Generic[_One]):
-    """The live receivers of one kind in the process; each has references to all other receivers in ``others``."""
+class _Receivers(Generic[_Receiver]):
+    """The receivers of one kind in the process, by weak references. Each receiver's ``others`` has all other receivers."""
 
     def __init__(self) -> None:
-        self._living: list[ref[_One]] = []
+        self._references: list[ref[_Receiver]] = []
         self._lock = Lock()
         renew_lock_in_child(self)
 
-    def join(self, new: _One) -> None:
-        """Add a receiver, and connect it with the others."""
+    def add(self, new: _Receiver) -> None:
+        """Add a receiver, and update the ``others`` of all receivers."""
         with self._lock:
-            self._living = [reference for reference in self._living if reference() is not None] + [ref(new)]
-            for reference in self._living:
+            self._references = [reference for reference in self._references if reference() is not None] + [ref(new)]
+            for reference in self._references:
                 if (receiver := reference()) is not None:
-                    receiver.others = tuple(other for other in self._living if other is not reference)
+                    receiver.others = tuple(other for other in self._references if other is not reference)
 
-    def of_others(self, identity: ScorerIdentity) -> list[_One]:
-        """Return the receivers of other scorers."""
-        living = [receiver for reference in self._living if (receiver := reference()) is not None]
-        return [receiver for receiver in living if receiver.identity is not identity]
+    def from_other_scorers(self, identity: ScorerIdentity) -> list[_Receiver]:
+        """Return the receivers of other scorers than the one with this identity."""
+        receivers = [receiver for reference in self._references if (receiver := reference()) is not None]
+        return [receiver for receiver in receivers if receiver.identity is not identity]
 
 
-handlers: _LiveReceivers[SpanCallbackHandler] = _LiveReceivers()
-processors: _LiveReceivers[ExternalSpans] = _LiveReceivers()
+handlers: _Receivers[SpanCallbackHandler] = _Receivers()
+processors: _Receivers[ExternalSpans] = _Receivers()
 
 
 def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
-    """Return the metrics of a scorer that are shared with other scorers whose handlers record LangChain's runs."""
-    at_work = [handler for handler in handlers.of_others(identity) if handler.is_at_work]
-    return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
+    """Return the metrics that a scorer has in common with other scorers whose handlers record LangChain's runs."""
+    recording = [handler for handler in handlers.from_other_scorers(identity) if handler.is_recording]
+    return frozenset().union(*(identity.share_run(handler.identity) for handler in recording))
 
 
-def borrow(handler: SpanCallbackHandler, root: Root, langchain_id: int) -> Set[str] | None:
-    """Copy ids and context of a root from another scorer's handler that has opened it for the same run.
+def find_shared_root(handler: SpanCallbackHandler, root: Root, langchain_id: int) -> Set[str] | None:
+    """Copy ids and context of a root from the root that another scorer's handler has opened for the same run.
 
-    The root's ``shared`` is set to the metrics that both scorers have; this scorer does not score them. ``langchain_id`` is 0
-    unless the root has an internal id.
+    ``root.shared`` becomes the metrics that both scorers have; this scorer does not score them.
+
+    Args:
+        handler: the handler that got the start event now.
+        root: its new root, without a key.
+        langchain_id: LangChain's id of the run if the root has an internal id; 0 = the root's id is LangChain's.
 
     Returns:
-        The metrics that this scorer still scores; None if no other handler has opened the root.
+        The metrics that this scorer still scores; empty if the root is a step of a run that began before this handler was
+        installed. None if no other handler has opened the root.
     """
     for reference in handler.others:
         other = reference()
         if other is None:
             continue
-        their_id = other.id_here(UUID(int=langchain_id or root.id))
-        run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
-        if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run before the installation
+        run_id = other.id_in_context(UUID(int=langchain_id or root.id))
+        run, source = other.memory.runs.get(run_id), other.memory.roots.get(run_id)
+        if run is not None and run.root.start_ns < handler.installed_ns:
             root.shared, root.key = frozenset(handler.identity.versions), run.root.key
             return frozenset()
-        if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.shared is None:
-            root.shared = handler.identity.meet(other.identity)
-            root.key, root.is_trace_root, root.trace_state = theirs.key, theirs.is_trace_root, theirs.trace_state
-            root.context, root.span = theirs.context, span_elsewhere(theirs.key.trace_id, theirs.key.span_id)
+        if source is not None and source.key is not None and not source.ignored and source.shared is None:
+            root.shared = handler.identity.share_run(other.identity)
+            root.key, root.is_trace_root, root.trace_state = source.key, source.is_trace_root, source.trace_state
+            root.context, root.span = source.context, span_elsewhere(source.key.trace_id, source.key.span_id)
             return handler.identity.versions.keys() - root.shared
     return None
 

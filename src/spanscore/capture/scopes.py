@@ -1,4 +1,4 @@
-"""Decides the role of an instrumentation scope, and the role of a root span, which follows from its attributes."""
+"""Decides whether a span is claimed, by its scope (``Role``), and whether it is a root, by its attributes (``RootRole``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
 from spanscore.samples.normalizers.building import AttributeLookup
 
-# `_ROLES` is used both for decoded spans and for the undecoded bytes of received spans.
-
 
 def _roles(operations: Mapping[str, str]) -> Mapping[object, RootRole]:
     return {kind: role_of_operation(operation) for kind, operation in operations.items()}
 
 
+_OPENINFERENCE_ROLES: Final[Mapping[object, RootRole]] = _roles(openinference.OPERATIONS)
 _VERCEL: Final = (
     "ai.embed",
     "ai.embed.doEmbed",
@@ -29,54 +28,47 @@ _VERCEL: Final = (
     "ai.embedMany.doEmbed",
     "ai.rerank",
     "ai.rerank.doRerank",
+    "ai.toolCall",
 )
 _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
-    (semconv.OPENINFERENCE_KIND, _roles(openinference.OPERATIONS)),
     (semconv.REQUEST_TYPE, _roles(genai.OPERATION_OF_TYPE)),
     (semconv.LANGSMITH_KIND, _roles(genai.OPERATION_OF_RUN)),
-    (vercel_ai.CALL, _roles({name: vercel_ai.operation_of(name) for name in (*_VERCEL, "ai.toolCall")})),
+    (vercel_ai.CALL, _roles({name: vercel_ai.operation_of(name) for name in _VERCEL})),
     (langfuse.TYPE, _roles(langfuse.OPERATIONS)),
     (mlflow.TYPE, _roles({json.dumps(kind): operation for kind, operation in mlflow.OPERATIONS.items()})),
     (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
 )
-"""Attribute with the kind of a span → role by its value; a value that is not listed is a ROOT."""
-_CONTENT: Final = (
-    *(
-        semconv.INPUT_MESSAGES,
-        semconv.OUTPUT_MESSAGES,
-        semconv.PROMPT,
-        semconv.COMPLETION,
-        f"{semconv.PROMPT}.0.content",
-    ),
-    *(semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.TRACELOOP_INPUT, semconv.TRACELOOP_OUTPUT, "request_data"),
-    *("pydantic_ai.all_messages", "all_messages_events", "langfuse.observation.input", "langfuse.observation.output"),
-    *("mlflow.spanInputs", "mlflow.spanOutputs", "gcp.vertex.agent.llm_request"),
+"""Attribute with the kind of a span → role by its value as on the wire (MLflow's is JSON); any other value is a ROOT."""
+_CONTENT: Final = frozenset(
+    {
+        *(semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION),
+        *(semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.TRACELOOP_INPUT, semconv.TRACELOOP_OUTPUT),
+        *("pydantic_ai.all_messages", "all_messages_events", "langfuse.observation.input"),
+        *("langfuse.observation.output", "mlflow.spanInputs", "mlflow.spanOutputs", "gcp.vertex.agent.llm_request"),
+        *(f"{semconv.PROMPT}.0.content", "request_data"),
+    }
 )
 """Attributes with a question or an answer. A span with one of them, and without an attribute for its kind, is a ROOT."""
-
-
-_OF_KIND: Final[Mapping[object, RootRole]] = {"CHAIN": RootRole.ROOT, **_ROLES[0][1]}
-"""OpenInference's kind → role. The kind decides the role of most OpenInference spans."""
 LOGFIRE: Final = "logfire"
 """Prefix of the scopes of Logfire's spans."""
 
 
 def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
-    """Return the role of a claimed span of an instrumentation scope if no claimed span is above it."""
-    operation = attributes.get(semconv.OPERATION_NAME)
-    if operation is None and (role_of_kind := _OF_KIND.get(attributes.get(semconv.OPENINFERENCE_KIND))) is not None:
-        return role_of_kind
-    role = role_of_operation(operation)
+    """Return the role of a topmost claimed span. ``attributes`` may be the undecoded bytes of the span."""
+    role = role_of_operation(attributes.get(semconv.OPERATION_NAME))
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
+    kind = attributes.get(semconv.OPENINFERENCE_KIND)
+    if kind is not None:  # overrides the role ROOT of an operation
+        return _OPENINFERENCE_ROLES.get(kind, RootRole.ROOT)
     if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed_request(attributes):
         return RootRole.NEVER  # the answer of a streamed request is on a separate log span, so this span has no answer
+    if role is RootRole.ROOT:
+        return role
     for name, roles in _ROLES:
-        kind = attributes.get(name)
-        if kind is not None:
-            return roles.get(kind, RootRole.ROOT)
-        if role is RootRole.ROOT:  # OpenInference's kind, the first entry, overrides this role; later entries do not
-            return role
+        value = attributes.get(name)
+        if value is not None:
+            return roles.get(value, RootRole.ROOT)
     return RootRole.ROOT if any(name in attributes for name in _CONTENT) else RootRole.UNNAMED
 
 
@@ -112,7 +104,7 @@ class Role(Enum):
     IGNORED = auto()
     """A scope in `units.ignore_scopes`, or a second scope of a library that is read already. Its spans are not claimed."""
     GENERAL = auto()
-    """Like UNKNOWN. A span of such a scope that has not ended is not expected to become a root."""
+    """A scope of a general instrumentation, treated like UNKNOWN. An open span of it is not expected to become a root."""
     UNKNOWN = auto()
     """A scope that no normalizer names. Its spans are claimed by their attributes."""
     CLAIMED = auto()
@@ -124,15 +116,15 @@ class Scopes:
     """The role of each scope. Thread-safe: two threads that race compute the same role.
 
     If two instrumentations trace one of ``_LIBRARIES``, the scope seen first is read, and the other is ignored. While a handler
-    of spanscore records LangChain's runs, they are read from it.
+    of spanscore records LangChain's runs, LangChain's other scopes are ignored.
 
     Attributes:
-        known: function that returns whether a normalizer reads the spans of a scope.
+        names_scope: function that returns whether a normalizer names a scope.
         listed: prefixes of further scopes to claim (`units.scopes`).
         ignored: prefixes of scopes that are not claimed (`units.ignore_scopes`).
-        captures: function that returns whether a handler of spanscore records LangChain's runs now. It is called once for each
-            scope of LangChain, at the scope's first span.
-        ours: scopes that are never claimed.
+        records_langchain: function that returns whether a handler of spanscore records LangChain's runs now. It is called once
+            for each scope of LangChain, at the scope's first span.
+        own_scopes: scopes that are never claimed.
         place: name of the traced process in messages.
         roles: scope → its role, for the scopes that were looked up.
         seen_listed: prefixes of `listed` with which the scope of at least one span began.
@@ -140,16 +132,16 @@ class Scopes:
         by_content: unlisted scopes of which a span became a unit's root because of its GenAI attributes.
     """
 
-    known: Callable[[str], bool]
+    names_scope: Callable[[str], bool]
     _: KW_ONLY
     listed: Sequence[str] = ()
     ignored: Sequence[str] = ()
-    captures: Callable[[], bool] = lambda: False
-    ours: Set[str] = semconv.OWN_SCOPES
+    records_langchain: Callable[[], bool] = lambda: False
+    own_scopes: Set[str] = semconv.OWN_SCOPES
     place: str = "this process"
 
     def __post_init__(self) -> None:
-        self._read_scopes: dict[str, str] = {}
+        self._read_scopes: dict[str, str] = {}  # library → the scope that is read
         self.roles: dict[str, Role] = {}
         self.seen_listed: set[str] = set()
         self.superseded: dict[str, str] = {}
@@ -176,18 +168,19 @@ class Scopes:
         )
 
     def _role(self, scope: str) -> Role:
-        if scope in self.ours:
+        if scope in self.own_scopes:
             return Role.OURS
         listed = [name for name in self.listed if scope.startswith(name)]
         self.seen_listed.update(listed)
         if scope.startswith(tuple(self.ignored)):
             return Role.IGNORED
-        if not listed and not self.known(scope):
+        if not listed and not self.names_scope(scope):
             return Role.GENERAL if scope.startswith(_GENERAL) else Role.UNKNOWN
         return Role.CLAIMED if self._is_read(library_of(scope), scope) else Role.IGNORED
 
     def _is_read(self, library: str, scope: str) -> bool:
-        if library == "langchain" and self.captures():
+        """Return whether a scope is the one that is read for its library; log a scope that is not."""
+        if library == "langchain" and self.records_langchain():
             read_scope = semconv.CAPTURE_SCOPE
         elif library in _LIBRARIES:
             read_scope = self._read_scopes.setdefault(library, scope)
@@ -195,8 +188,10 @@ class Scopes:
             return True
         if read_scope != scope:
             self.superseded[scope] = read_scope
-            switch = read_scope == semconv.CAPTURE_SCOPE and read_scope in self.ours  # not for received spans
-            remedy = "set capture=Capture(enabled=False)" if switch else f"add {read_scope!r} to units.ignore_scopes"
+            is_handler = read_scope == semconv.CAPTURE_SCOPE and read_scope in self.own_scopes  # not for received spans
+            remedy = (
+                "set capture=Capture(enabled=False)" if is_handler else f"add {read_scope!r} to units.ignore_scopes"
+            )
             log_once(
                 f"superseded {scope}",
                 f"{read_scope} and {scope} both trace {library} in {self.place}. "

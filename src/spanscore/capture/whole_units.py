@@ -23,15 +23,15 @@ from spanscore.protocols import Metric, PendingSpan
 
 _NAME = "sample"
 _ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
-_LASTS_NS = 1_000
+_DURATION_NS = 1_000
 """Duration of a sample's own span, in nanoseconds, because a trace store treats a zero-length span as a clock error."""
 _SPAN_BYTES = 1_000
-_CLAIMS = 4_096
-"""Number of remembered spans that carry a sample."""
+_MOST_SPANS = 4_096
+"""Number of remembered spans with a sample."""
 
 
 class ImmediateReceiver:
-    """The mixin of a receiver that hands each unit on when it reads it. Subclasses count accepted and read units."""
+    """The base class of receivers that hand on each unit as soon as they read it. Subclasses count accepted and read units."""
 
     _closed = False
 
@@ -60,9 +60,7 @@ class ImmediateReceiver:
 
 
 _Submission = tuple[Unit, Samples, PendingSpan | None, bool]
-"""A unit with its samples, its pending span (None if the application ends the span), and whether it is scored at the sampling
-rate only.
-"""
+"""A unit, its samples, its pending span (None = the application ends the span), whether the sampling rate applies to it."""
 
 
 class SubmittedSamples(ImmediateReceiver):
@@ -78,15 +76,17 @@ class SubmittedSamples(ImmediateReceiver):
 
     def __init__(self, intake: Intake, *, tracer: Callable[[], Tracer]) -> None:
         self._tracer = tracer
-        self._claimed: OrderedDict[UnitKey, None] = OrderedDict()
+        self._used_spans: OrderedDict[UnitKey, None] = OrderedDict()
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use this intake from now on, and count from zero.
-
-        In a forked child process, a span that already carries a sample stays claimed.
-        """
-        self._intake, self._event_queue, self._port, self._turns = intake, intake.event_queue, intake.port, intake.turns
+        """Use this intake from now on, and count from zero. In a forked child, spans with a sample get no other sample."""
+        self._intake, self._event_queue, self._port, self._session_ids = (
+            intake,
+            intake.event_queue,
+            intake.port,
+            intake.session_ids,
+        )
         self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:
@@ -103,8 +103,8 @@ class SubmittedSamples(ImmediateReceiver):
             self._intake.reject(Outcome.TRACE_NOT_SAMPLED, session)
             return None
         unit, samples = _unit_of(span, end_ns, session), Samples.of(by_value(item))
-        if session is not None and self._turns is not None:
-            self._turns.record_start(session, unit.spans[0].start_ns)
+        if session is not None and self._session_ids is not None:
+            self._session_ids.record_start(session, unit.spans[0].start_ns)
         self._submitted += 1
         self._event_queue.put(self, (unit, samples, pending, sampled), size_bytes_of(unit, samples), never_drop=True)
         self._event_queue.nudge()
@@ -122,23 +122,23 @@ class SubmittedSamples(ImmediateReceiver):
         return self._submitted - self._read
 
     def _span(self) -> tuple[Span, int, PendingSpan | None]:
-        """Return the sample's span, its end time, and the pending span.
-
-        If the application ends the span, None replaces the pending span.
-        """
+        """Return the sample's span, its end time, and the pending span; None = the application ends the span."""
         now_ns = time_ns()
         span = get_current_span()
         ids = span.get_span_context()
-        if ids.is_valid and self._claim(UnitKey(ids.trace_id, ids.span_id)):
+        if ids.is_valid and self._use_span(UnitKey(ids.trace_id, ids.span_id)):
             return span, now_ns, None
-        span, end_ns = self._tracer().start_span(_NAME, attributes=_ATTRIBUTES, start_time=now_ns), now_ns + _LASTS_NS
+        span, end_ns = (
+            self._tracer().start_span(_NAME, attributes=_ATTRIBUTES, start_time=now_ns),
+            now_ns + _DURATION_NS,
+        )
         return span, end_ns, LiveSpan(span, end_ns, None, _SPAN_BYTES)
 
-    def _claim(self, key: UnitKey) -> bool:
-        """Return whether a sample may use this span. Only the first may, because a span has one score per metric."""
-        if key in self._claimed:
+    def _use_span(self, key: UnitKey) -> bool:
+        """Return whether a sample may use this span: only the first may, because a span has one score per metric."""
+        if key in self._used_spans:
             return False
-        keep_latest(self._claimed, key, None, _CLAIMS)
+        keep_latest(self._used_spans, key, None, _MOST_SPANS)
         return True
 
 
@@ -150,7 +150,7 @@ def _unit_of(span: Span, end_ns: int, session: str | None) -> Unit:
         span_id=ids.span_id,
         parent_id=parent.span_id if parent is not None else None,
         name=getattr(span, "name", _NAME),
-        start_ns=began_ns if isinstance(began_ns, int) else end_ns - _LASTS_NS,
+        start_ns=began_ns if isinstance(began_ns, int) else end_ns - _DURATION_NS,
         end_ns=end_ns,
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
@@ -165,7 +165,8 @@ class StoredUnits(ImmediateReceiver):
 
     Attributes:
         intake: the intake to use first; ``connect`` replaces it.
-        open_units: function that returns the number of units in scoring.
+        metrics: the metrics, for ``decisions``.
+        open_units: function that returns the number of units that are being scored.
         ready: called before each unit is accepted; the first call chooses providers and starts the span thread.
         replayed: function that returns the progress of the replay; None without a replay.
         units: number of accepted units; each revision counts.

@@ -40,7 +40,7 @@ from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
 from spanscore.protocols import Metric, Redactor, Sink
 from spanscore.report import write
-from spanscore.samples.redaction import redacted
+from spanscore.samples.redaction import redact
 from spanscore.scorer import receivers_of
 from spanscore.stored.replay import (
     MOST_IN_BATCHES,
@@ -610,13 +610,13 @@ def read_stored_cases(
 def _redact_explanations(case: CollectedCase, redactor: Redactor) -> CollectedCase:
     """Return a case with redacted explanations; if the redactor fails on an explanation, it is left out."""
 
-    def redact(score: FoundScore) -> FoundScore:
+    def redact_explanation(score: FoundScore) -> FoundScore:
         try:
-            return score._replace(explanation=score.explanation and redacted(score.explanation, redactor))
+            return score._replace(explanation=score.explanation and redact(score.explanation, redactor))
         except Exception:  # noqa: BLE001  (the redactor is the user's, and its failures must not export a text)
             return score._replace(explanation=None)
 
-    return replace(case, scores={metric: redact(score) for metric, score in case.scores.items()})
+    return replace(case, scores={metric: redact_explanation(score) for metric, score in case.scores.items()})
 
 
 def _call_after_each(cases: Iterator[CollectedCase], function: Callable[[], None]) -> Iterator[CollectedCase]:

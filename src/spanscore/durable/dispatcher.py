@@ -24,7 +24,7 @@ from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.durable.rows import REMOTE_SCORING, Carrier, UnitCopy
 from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Queue, Redactor
-from spanscore.samples.redaction import redacted_content
+from spanscore.samples.redaction import redact_content
 
 _LOOK_S: Final = 0.02
 _AT_ONCE: Final = 4
@@ -96,7 +96,7 @@ class UnitEncoder:
 
 def _without_private_parts(content: Mapping[str, Any], redactor: Redactor | None) -> Mapping[str, Any]:
     if redactor is not None:
-        return redacted_content(content, redactor)
+        return redact_content(content, redactor)
     return {name: without_image_bytes(value) for name, value in content.items()}
 
 

@@ -19,8 +19,7 @@ from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
 from spanscore.samples.on_demand import add_measures, add_tools
-from spanscore.samples.redaction import redacted as redacted_text
-from spanscore.samples.redaction import redacted_sample
+from spanscore.samples.redaction import redact, redact_sample
 
 REDACTORS = Registry(kind="redactor", protocol=Redactor, example="my_pkg.privacy:redact", built_in={})
 
@@ -107,7 +106,7 @@ class Hooks:
         if conversation_id is None:
             return unit
         try:
-            return unit.in_conversation(redacted_text(str(conversation_id), self.redactor))
+            return unit.in_conversation(redact(str(conversation_id), self.redactor))
         except HookTimeout:
             raise
         except BaseException:  # noqa: BLE001  (fails closed)
@@ -126,7 +125,7 @@ class Hooks:
         return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter returned false")
 
     def _redact(self, sample: S | None) -> S | None:
-        return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
+        return sample if sample is None or self.redactor is None else redact_sample(sample, self.redactor)
 
 
 _KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "chat": "single model calls"}

@@ -23,13 +23,13 @@ from spanscore.samples.view import (
     search_results,
 )
 
-# --- recovered texts --------------------------------------------------------------------------------------------------
+# --- texts of documents -----------------------------------------------------------------------------------------------
 
-# Texts of retrieved documents without a text on their spans, from other places that the answering model saw:
+# If the spans of retrievers lack the texts of their documents, the texts are read from the first of these places that has them:
 #
-# 1. variables of its prompt's template, under a key for contexts
+# 1. variables of the prompt's template, under a key for contexts
 # 2. results of the tools inside which the retrievers ran
-# 3. parts of its prompt that a tag or a heading marks as the context
+# 3. parts of the prompt that a tag or a heading marks as the context
 
 _WORDS: Final = "|".join(CONTEXT_KEYS)
 _OPENING: Final = re.compile(rf"<({_WORDS})\b[^<>]{{0,100}}>", re.IGNORECASE)
@@ -47,45 +47,45 @@ _LONGEST_HEADING: Final = 200
 
 
 def texts_of_documents(
-    documents: Sequence[RetrievedDocument], behind: Sequence[ModelRun], searching: Sequence[ToolRun]
+    documents: Sequence[RetrievedDocument], answer_runs: Sequence[ModelRun], retrieving_tools: Sequence[ToolRun]
 ) -> list[RetrievedDocument] | None:
     """Return the documents with their texts, or the texts that contain the documents; None if no place has these texts.
 
     Args:
         documents: retrieved documents, in rank order; the text of at least one is unknown.
-        behind: the runs behind the answer (``ModelTexts.runs_behind``); empty if no run is known.
-        searching: the tools inside which the documents were retrieved.
+        answer_runs: the runs that contributed to the answer (``ModelTexts.contributing_runs``); empty if none is known.
+        retrieving_tools: the tools inside which the documents were retrieved.
     """
-    for values in (_variables(behind), _results(searching, behind), _marked(behind)):
-        found = [document for value in _distinct(values) for document in documents_in(value) or ()]
-        if found and all(document.content is not None for document in found):
-            return _apart(found, len(documents)) or found
+    for values in (_variables(answer_runs), _results(retrieving_tools, answer_runs), _marked_parts(answer_runs)):
+        with_texts = [document for value in _distinct(values) for document in documents_in(value) or ()]
+        if with_texts and all(document.content is not None for document in with_texts):
+            return _split_at_blank_lines(with_texts, len(documents)) or with_texts
     return None
 
 
-def _variables(behind: Sequence[ModelRun]) -> Iterator[Any]:
-    for run in behind:
+def _variables(answer_runs: Sequence[ModelRun]) -> Iterator[Any]:
+    for run in answer_runs:
         variables = run.variables
         yield from (variables[name] for name in CONTEXT_KEYS if name in variables)
 
 
-def _results(searching: Sequence[ToolRun], behind: Sequence[ModelRun]) -> Iterator[Any]:
-    """Yield the results of the tools; if a tool's span lacks its result, the next prompt may have it."""
-    answers = (response for run in behind for message in run.asked for response in tool_responses(message))
-    shown = {response.tool_call_id: response.content for response in answers} if searching else {}
-    yield from (shown.get(tool.id) if tool.result is None else tool.result for tool in searching)
+def _results(tools: Sequence[ToolRun], answer_runs: Sequence[ModelRun]) -> Iterator[Any]:
+    """Yield the results of the tools; if a tool's span lacks its result, a prompt may have it."""
+    responses = (response for run in answer_runs for message in run.input for response in tool_responses(message))
+    in_prompts = {response.tool_call_id: response.content for response in responses} if tools else {}
+    yield from (in_prompts.get(tool.id) if tool.result is None else tool.result for tool in tools)
 
 
-def _marked(behind: Sequence[ModelRun]) -> Iterator[str]:
-    """Yield the marked parts of prompts, from messages about this question: instructions, and the user's last message."""
-    for run in behind:
-        for message in run.asked:
+def _marked_parts(answer_runs: Sequence[ModelRun]) -> Iterator[str]:
+    """Yield the marked parts of instructions and of the user's last messages; other messages are about earlier questions."""
+    for run in answer_runs:
+        for message in run.input:
             if role_of(message.get("role")) == SYSTEM:
-                yield _part(message_text(message) or "", asks=False)
-        yield _part(last_human_text(run.asked) or "", asks=True)
+                yield _context_part(message_text(message) or "", asks=False)
+        yield _context_part(last_human_text(run.input) or "", asks=True)
 
 
-def _part(text: str, *, asks: bool) -> str:
+def _context_part(text: str, *, asks: bool) -> str:
     """Return the part of a message that a tag or a heading marks as the context; empty without such a mark.
 
     If the message ``asks``, it also has the question, which ends the part. In other messages a heading ``Question:`` is part of
@@ -106,18 +106,18 @@ def _part(text: str, *, asks: bool) -> str:
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    kept: list[Any] = []
+    distinct: list[Any] = []
     for value in values:
-        if value is not None and value not in kept:
-            kept.append(value)
-    return kept
+        if value is not None and value not in distinct:
+            distinct.append(value)
+    return distinct
 
 
-def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocument] | None:
-    """Return the documents in one text, if blank lines divide the text into as many parts; None otherwise."""
-    if len(found) != 1 or found[0].id is not None or count == 1:
+def _split_at_blank_lines(documents: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocument] | None:
+    """Return the parts of a single text if blank lines divide it into ``count`` parts; None otherwise."""
+    if len(documents) != 1 or documents[0].id is not None or count == 1:
         return None
-    parts = [part.strip() for part in _BLANK_LINES.split(found[0].content or "") if part.strip()]
+    parts = [part.strip() for part in _BLANK_LINES.split(documents[0].content or "") if part.strip()]
     return [RetrievedDocument(part) for part in parts] if len(parts) == count else None
 
 
@@ -126,15 +126,15 @@ def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocu
 # The contexts are the first of these that exist:
 #
 # 1. documents of the final state under a key for them
-# 2. retrieved documents in the prompt of the answering run, or of the runs whose answers are in that prompt
+# 2. retrieved documents in the prompt of the run that gave the answer, or of the runs whose answers are in that prompt
 # 3. all retrieved documents: of retriever runs, or else in tool artifacts, or else in search results of prompts
 # 4. texts and documents of the state, input included
 # 5. results of the tools that are named as retrieval tools
 #
-# If the text of a document is unknown, ``texts_of_documents`` searches for it; if it is not found, the contexts are unknown.
+# ``texts_of_documents`` searches for unknown texts of documents. If it finds none, the contexts are unknown.
 
-_CUT = 100
-"""Number of characters at the beginning of a document by which it is recognised in a prompt that cut it."""
+_BEGINNING_CHARS = 100
+"""Length of the beginning of a document, by which the document is recognised in a prompt that contains only a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +145,18 @@ class AnswerContexts:
         documents: documents in rank order; None = no retrieval happened, empty = it found nothing.
         unused: number of retrieved documents that are not among ``documents``; None if no run retrieved any, or a text is
             unknown.
-        together: texts that contain the documents, if they cannot be separated; None = each document has its own text.
+        joint_texts: texts that each contain several documents, if these cannot be separated; None = each document has its own.
     """
 
     documents: Sequence[RetrievedDocument] | None
     unused: int | None = None
-    together: Sequence[str] | None = None
+    joint_texts: Sequence[str] | None = None
 
     @property
     def texts(self) -> list[str] | None:
         """Texts of the contexts; None = no retrieval happened, or the text of a document is unknown."""
-        if self.together is not None or self.documents is None:
-            return None if self.together is None else list(self.together)
+        if self.joint_texts is not None or self.documents is None:
+            return None if self.joint_texts is None else list(self.joint_texts)
         texts = [document.content for document in self.documents if document.content is not None]
         return texts if len(texts) == len(self.documents) else None
 
@@ -167,7 +167,7 @@ class AnswerContexts:
         return ids if self.documents is not None and len(ids) == len(self.documents) else None
 
     @property
-    def lack(self) -> str | None:
+    def why_unknown(self) -> str | None:
         """The reason why texts of known documents are unknown; None if texts are known, or there are no documents."""
         if self.documents is None or self.texts is not None:
             return None
@@ -176,75 +176,75 @@ class AnswerContexts:
 
 
 def contexts_in(
-    view: UnitView, model_texts: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
+    view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
-    """Find the contexts. ``answering`` is the run that gave the answer; None = unknown."""
-    found = _contexts(view, model_texts, answering, retrieval_tools)
-    if found.documents is None or found.texts is not None:
-        return found
-    behind = [] if answering is None else model_texts.runs_behind(answering)
-    recovered = texts_of_documents(found.documents, behind, view.searching)
-    unknown = AnswerContexts(found.documents)
-    return unknown if recovered is None else _with_texts(unknown, recovered)
+    """Find the contexts. ``answer_run`` is the run that gave the answer; None = unknown."""
+    contexts = _contexts(view, model_texts, answer_run, retrieval_tools)
+    if contexts.documents is None or contexts.texts is not None:
+        return contexts
+    answer_runs = [] if answer_run is None else model_texts.contributing_runs(answer_run)
+    with_texts = texts_of_documents(contexts.documents, answer_runs, view.retrieving_tools)
+    return AnswerContexts(contexts.documents) if with_texts is None else _with_texts(contexts.documents, with_texts)
 
 
-def _with_texts(unknown: AnswerContexts, recovered: Sequence[RetrievedDocument]) -> AnswerContexts:
-    """Return contexts with texts from elsewhere: one per document if the documents can be separated, otherwise together."""
-    documents = unknown.documents or ()
-    if all(document.id is not None for document in recovered):
-        return AnswerContexts(recovered, max(len(documents) - len(recovered), 0))
-    texts = [document.content for document in recovered if document.content is not None]
+def _with_texts(documents: Sequence[RetrievedDocument], with_texts: Sequence[RetrievedDocument]) -> AnswerContexts:
+    """Return contexts with texts from elsewhere: one per document if the documents can be separated, otherwise joint texts."""
+    if all(document.id is not None for document in with_texts):
+        return AnswerContexts(with_texts, max(len(documents) - len(with_texts), 0))
+    texts = [document.content for document in with_texts if document.content is not None]
     if len(texts) != len(documents):
-        return replace(unknown, together=texts)
-    return AnswerContexts([replace(one, content=text) for one, text in zip(documents, texts, strict=True)], 0)
+        return AnswerContexts(documents, joint_texts=texts)
+    return AnswerContexts([replace(doc, content=text) for doc, text in zip(documents, texts, strict=True)], 0)
 
 
 def _contexts(
-    view: UnitView, model_texts: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
+    view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None, retrieval_tools: Sequence[str]
 ) -> AnswerContexts:
     retrieved = _distinct_documents(view.retrievals or view.artifacts or search_results(view))
-    kept = _listed_documents(view)
-    if kept:
-        return AnswerContexts(kept, _count_unused(retrieved, kept))
+    in_state = _listed_documents(view)
+    if in_state:
+        return AnswerContexts(in_state, _count_unused(retrieved, in_state))
     if view.documents_cut:
         return AnswerContexts(None)
     if retrieved is None:
         # The output's keys come first, because the input's keys are often empty.
-        held = _first_held([*_read_context_keys(view.output), *_read_context_keys(view.input)])
-        return AnswerContexts(_tool_results(view, retrieval_tools) if held is None else held)
-    if answering is None or any(document.content is None for document in retrieved):
+        documents = _first_documents([*_read_context_keys(view.output), *_read_context_keys(view.input)])
+        return AnswerContexts(_tool_results(view, retrieval_tools) if documents is None else documents)
+    if answer_run is None or any(document.content is None for document in retrieved):
         return AnswerContexts(retrieved, 0)
-    prompted = _in_prompt(retrieved, model_texts.prompts_behind(answering))
-    if prompted or kept is not None:  # the state dropped all of them
+    prompted = _documents_in_prompt(retrieved, model_texts.contributing_prompts(answer_run))
+    if prompted or in_state is not None:  # an empty list in the state: the application dropped all documents
         return AnswerContexts(prompted, len(retrieved) - len(prompted))
     return AnswerContexts(retrieved, 0)
 
 
-def _count_unused(retrieved: Sequence[RetrievedDocument] | None, kept: Sequence[RetrievedDocument]) -> int | None:
-    keys = {_key(document) for document in kept}
+def _count_unused(retrieved: Sequence[RetrievedDocument] | None, used: Sequence[RetrievedDocument]) -> int | None:
+    keys = {_key(document) for document in used}
     return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
 
 
-def _distinct_documents(rounds: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
+def _distinct_documents(retrievals: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
     """Join the documents of several runs, without repetitions; None if there was no run.
 
     A document without a text gets the text that another run found for its id.
     """
-    found: list[RetrievedDocument] = []
-    for documents in rounds:
-        keys = {_key(document) for document in found}
-        found += [document for document in _filled(documents, rounds) if _key(document) not in keys]
-    return found if rounds else None
+    distinct: list[RetrievedDocument] = []
+    for documents in retrievals:
+        keys = {_key(document) for document in distinct}
+        distinct += [document for document in _with_known_texts(documents, retrievals) if _key(document) not in keys]
+    return distinct if retrievals else None
 
 
-def _filled(
-    documents: Sequence[RetrievedDocument], rounds: Sequence[Sequence[RetrievedDocument]]
+def _with_known_texts(
+    documents: Sequence[RetrievedDocument], retrievals: Sequence[Sequence[RetrievedDocument]]
 ) -> Sequence[RetrievedDocument]:
     if all(document.content is not None for document in documents):  # the usual case
         return documents
-    with_both = (one for each in rounds for one in each if one.content is not None and one.id is not None)
-    texts: dict[Any, str | None] = {one.id: one.content for one in with_both}
-    return [replace(one, content=texts.get(one.id)) if one.content is None else one for one in documents]
+    texts: dict[Any, str | None] = {}
+    for other in (document for retrieval in retrievals for document in retrieval):
+        if other.content is not None and other.id is not None:
+            texts[other.id] = other.content
+    return [replace(doc, content=texts.get(doc.id)) if doc.content is None else doc for doc in documents]
 
 
 def _key(document: RetrievedDocument) -> Any:
@@ -254,7 +254,7 @@ def _key(document: RetrievedDocument) -> Any:
     return object() if document.id is None else ("id", document.id)
 
 
-def _in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
+def _documents_in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
     """Return the documents that are in the prompt; every text is known."""
     texts = [document.content or "" for document in retrieved]
     verbatim = [_occurs_verbatim(text, prompt) for text in texts]
@@ -270,14 +270,16 @@ def _occurs_verbatim(text: str, prompt: str) -> bool:
     """Return whether a prompt contains a document exactly. The document's beginning is searched first, for speed."""
     if not text or text.isspace():
         return False
-    at = prompt.find(text[:_CUT])
+    at = prompt.find(text[:_BEGINNING_CHARS])
     return at >= 0 and (prompt.startswith(text, at) or text in prompt)
 
 
 def _occurs(text: str, prompt: str) -> bool:
     """Return whether a prompt contains a document: unchanged, as a Python or JSON literal, or cut after its beginning."""
-    shown = (_collapse_spaces(form) for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]))
-    return any(form and (form in prompt or (len(form) > _CUT and form[:_CUT] in prompt)) for form in shown)
+    for form in map(_collapse_spaces, (text, repr(text)[1:-1], json.dumps(text)[1:-1])):
+        if form and (form in prompt or (len(form) > _BEGINNING_CHARS and form[:_BEGINNING_CHARS] in prompt)):
+            return True
+    return False
 
 
 def _collapse_spaces(text: str) -> str:
@@ -287,7 +289,7 @@ def _collapse_spaces(text: str) -> str:
 
 def _listed_documents(view: UnitView) -> list[RetrievedDocument] | None:
     """Return the documents in lists of the final state; ``[]`` for empty lists, None without a key for documents."""
-    return _first_held(value for value in _read_context_keys(view.output) if isinstance(value, list))
+    return _first_documents(value for value in _read_context_keys(view.output) if isinstance(value, list))
 
 
 def _read_context_keys(side: RootValue) -> list[Any]:
@@ -295,26 +297,27 @@ def _read_context_keys(side: RootValue) -> list[Any]:
     return [state[key] for key in CONTEXT_KEYS if key in state]
 
 
-def _first_held(values: Iterable[Any]) -> list[RetrievedDocument] | None:
-    found = [documents for value in values if (documents := documents_in(value)) is not None]
-    return next((documents for documents in found if documents), [] if found else None)
+def _first_documents(values: Iterable[Any]) -> list[RetrievedDocument] | None:
+    """Return the first documents in the values; ``[]`` if all are empty, None if no value can have documents."""
+    lists = [documents for value in values if (documents := documents_in(value)) is not None]
+    return next(filter(None, lists), [] if lists else None)
 
 
 def _tool_results(view: UnitView, names: Sequence[str]) -> list[RetrievedDocument] | None:
     if not names:
         return None
-    run = [tool.result for tool in view.tools if tool.name in names]
-    results = run if view.tools else _results_in_messages(view.turn(), names)
-    found = [documents for result in results if (documents := documents_in(result)) is not None]
-    return list(chain.from_iterable(found)) if found else None
+    on_spans = [tool.result for tool in view.tools if tool.name in names]
+    results = on_spans if view.tools else _results_in_messages(view.output_of_turn(), names)
+    lists = [documents for result in results if (documents := documents_in(result)) is not None]
+    return list(chain.from_iterable(lists)) if lists else None
 
 
 def _results_in_messages(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
     """Return the results of the named tools in a turn's messages, for units without tool spans."""
     call_ids = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
     return [
-        answer.content
+        result.content
         for message in turn
-        for answer in tool_responses(message)
-        if answer.tool_call_id in call_ids or (answer.tool_call_id is None and message.get("name") in names)
+        for result in tool_responses(message)
+        if result.tool_call_id in call_ids or (result.tool_call_id is None and message.get("name") in names)
     ]

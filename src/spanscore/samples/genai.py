@@ -28,11 +28,11 @@ from spanscore.samples.view import (
     ToolRun,
     UnitView,
     ancestors,
-    by_id,
-    conversing,
-    in_final_form,
+    find_conversation,
     last_human_text,
-    topmost,
+    replace_edited_messages,
+    spans_by_id,
+    spans_outside,
 )
 
 # --- genai ----------------------------------------------------------------------------------------------------------
@@ -74,77 +74,75 @@ class GenAIExtractor:
         root = unit.root
         if root is None:
             return no_sample("the unit's root never arrived")
-        waiting = [span for span in unit.spans if span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED]
-        ended = _run_end(unit, root, waiting)
-        if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
-            return _unfinished(ended)
-        nothing = _no_content(unit)
-        if nothing is not None:
-            log_once(nothing.reason, f"{nothing.reason}. {nothing.hint}")
-            return no_sample(nothing.reason)
-        view = _view(unit, root, score_failed=self.score_failed)
+        interrupted = [span for span in unit.spans if span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED]
+        run_end = _run_end(unit, root, interrupted)
+        if run_end in _UNFINISHED and not (run_end == "abandoned" and self.score_abandoned):
+            return _unfinished(run_end)
+        no_content = _no_content(unit)
+        if no_content is not None:
+            log_once(no_content.reason, f"{no_content.reason}. {no_content.hint}")
+            return no_sample(no_content.reason)
+        view = _view_of(unit, root, score_failed=self.score_failed)
         is_waiting = isinstance(view.output.value, dict) and "__interrupt__" in view.output.value
-        if is_waiting or _waits_inside(unit, view, waiting):
+        if is_waiting or _waits_inside(unit, view, interrupted):
             return _unfinished(semconv.INTERRUPTED)
         return add_unit_images(samples_of(view, self.places), unit)
 
 
-def _unfinished(ended: str) -> Samples:
-    return replace(no_sample(_UNFINISHED[ended]), interrupted=ended == semconv.INTERRUPTED)
+def _unfinished(run_end: str) -> Samples:
+    return replace(no_sample(_UNFINISHED[run_end]), interrupted=run_end == semconv.INTERRUPTED)
 
 
 def _no_content(unit: Unit) -> NoContent | None:
-    """Return the reason why no span of a unit has content, if its normalizer gives one."""
-    reasons = [span.no_content for span in unit.spans]
-    nothing = next(filter(None, reasons), None)
-    if nothing is None:
-        return None
-    talks = any(not lacks and _asks(span) for lacks, span in zip(reasons, unit.spans, strict=True))
-    return None if talks else nothing
+    """Return the first reason for missing content that a normalizer gave; None if it gave none, or if a span has content."""
+    reason = next((span.no_content for span in unit.spans if span.no_content), None)
+    return None if reason is None or any(map(_has_content, unit.spans)) else reason
 
 
-def _asks(span: SpanData) -> bool:
+def _has_content(span: SpanData) -> bool:
+    if span.no_content:
+        return False
     return any(semconv.is_content(name) and name != semconv.REFERENCES for name in span.attributes)
 
 
-def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
-    """Return how the run ended. A graph is interrupted if a node is interrupted, which other writers record only there."""
-    graphs = {root.span_id, (unit.content_span or root).span_id} if waiting else ()
-    is_waiting = any(span.parent_id in graphs for span in waiting)
+def _run_end(unit: Unit, root: SpanData, interrupted: Sequence[SpanData]) -> str:
+    """Return how the run ended. A graph is interrupted if a node of it is, because other writers mark only the node."""
+    graphs = {root.span_id, (unit.content_span or root).span_id} if interrupted else ()
+    is_waiting = any(span.parent_id in graphs for span in interrupted)
     return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
 
 
-def _waits_inside(unit: Unit, view: UnitView, waiting: Sequence[SpanData]) -> bool:
+def _waits_inside(unit: Unit, view: UnitView, interrupted: Sequence[SpanData]) -> bool:
     """Return whether a deeper step waits for a person, no model was called after it, and the root has no answer."""
-    if not waiting or view.output.value is not None or final_text(view.turn()) is not None:
+    if not interrupted or view.output.value is not None or final_text(view.output_of_turn()) is not None:
         return False
-    end_ns = max(span.end_ns for span in waiting)
+    end_ns = max(span.end_ns for span in interrupted)
     return not any(span.operation in semconv.MODEL_OPERATIONS and span.start_ns >= end_ns for span in unit.spans)
 
 
-def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
+def _view_of(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(operations)
-    callers = sorted(models, key=lambda span: span.end_ns)
-    within = by_id(unit) if _has_agents(operations, root) else {}
-    read = {span.span_id: _model(span, root, within) for span in callers}
+    models.sort(key=lambda span: span.end_ns)
+    by_id = spans_by_id(unit) if _has_agents(operations, root) else {}
+    runs = {span.span_id: _model_run(span, root, by_id) for span in models}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
     top = unit.content_span or root
     operation = str(top.operation)
-    input, output = conversing(*_sides(unit, top, operation, callers), QUESTION_KEYS)
-    input = in_final_form(input, output, unit, list(read.values()))
+    input, output = find_conversation(*_read_input_and_output(unit, top, operation, models), QUESTION_KEYS)
+    input = replace_edited_messages(input, output, unit, list(runs.values()))
     return UnitView(
         unit=unit,
         input=input,
         output=output,
-        models=[read[span.span_id] for span in topmost(callers, tools, unit)],
+        models=[runs[span.span_id] for span in spans_outside(models, tools, unit)],
         retrievals=retrievals,
         artifacts=_documents(tools, unit),
-        tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
-        searching=_searching(retrievals, retrievers, unit),
-        callers=list(read.values()),
-        every_tool=[_tool(span) for span in tools if span is not root],
+        tools=[_tool_run(span) for span in spans_outside(tools, tools, unit) if span is not root],
+        retrieving_tools=_retrieving_tools(retrievals, retrievers, unit),
+        every_model=list(runs.values()),
+        every_tool=[_tool_run(span) for span in tools if span is not root],
         history=_messages(root, semconv.HISTORY),
         expected=expected if isinstance(expected, dict) else {},
         failed=root.status == "error",
@@ -153,49 +151,54 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     )
 
 
-def _sides(unit: Unit, top: SpanData, operation: str, models: Sequence[SpanData]) -> tuple[RootValue, RootValue]:
-    """Return the input and the output; the question of an inner tool is all of its arguments."""
-    gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    input, output = _input(top, operation, models), _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
+def _read_input_and_output(
+    unit: Unit, top: SpanData, operation: str, models: Sequence[SpanData]
+) -> tuple[RootValue, RootValue]:
+    """Return the input and the output; an inner tool has all of its arguments as one text, its question."""
+    value = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    input = _read_root_input(top, operation, models)
+    output = _root_value(top, _messages(top, semconv.OUTPUT_MESSAGES), value)
     if unit.inner is not None and unit.inner.kind == "tool":
         for side in (input, output):
             side.value = None if side.value is None else as_text(side.value)
     return input, output
 
 
-def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
+def _read_root_input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
     """Return the input, or else the variables of the first prompt."""
     value = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
     prompts = _messages(top, semconv.INPUT_MESSAGES)
     if len(prompts) == 1 and value is None and top.scope != semconv.CAPTURE_SCOPE:
-        object_asked = None if operation in semconv.MODEL_OPERATIONS else _object_in(prompts)
-        prompts, value = (prompts, None) if object_asked is None else ((), object_asked)
-    side = _side(top, prompts, value)
-    return side if side.value is not None or side.messages else replace(side, value=mark_media(_variables(models)))
+        value = None if operation in semconv.MODEL_OPERATIONS else _object_in(prompts)
+        prompts = prompts if value is None else ()
+    input = _root_value(top, prompts, value)
+    if input.value is None and not input.messages:
+        return replace(input, value=mark_media(_prompt_variables(models)))
+    return input
 
 
 def _object_in(messages: Sequence[GenAIMessage]) -> Any:
-    """Return the object in a run's only message, if its text is one (OpenTelemetry's LangChain); None otherwise."""
+    """Return the JSON object that is the text of a run's only message (OpenTelemetry's LangChain); None otherwise."""
     text = last_human_text(messages)
     parsed_value = from_wire(text) if text is not None and text.startswith("{") else None
     return parsed_value if isinstance(parsed_value, dict) else None
 
 
-def _variables(models: Sequence[SpanData]) -> Any:
+def _prompt_variables(models: Sequence[SpanData]) -> Any:
     """Return the variables of the first prompt with variables (``gen_ai.prompt.variable.…``); None without such a prompt."""
-    filled = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
-    return next((values for values in filled if values is not None), None)
+    values = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
+    return next((variables for variables in values if variables is not None), None)
 
 
-def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootValue:
-    """Return an input or output; the beginning of cut JSON is left out and marked as cut."""
-    if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
+def _root_value(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootValue:
+    """Return an input or output; cut JSON is left out, and the value is marked as cut."""
+    if isinstance(value, str) and value.startswith(("{", "[")) and _may_be_cut(top) and is_cut(value):
         return RootValue(messages, cut=True)
     is_cut_away = value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT))
     return RootValue(messages, mark_media(value), cut=is_cut_away)
 
 
-def _came_over_a_wire(span: SpanData) -> bool:
+def _may_be_cut(span: SpanData) -> bool:
     """Return whether a limit may have cut a span's content; spanscore's own spans of this process are never cut."""
     return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
 
@@ -227,26 +230,27 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     return [mark_media(message) for item in listed if (message := read_message(item)) is not None]
 
 
-def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
+def _model_run(span: SpanData, root: SpanData, by_id: Mapping[int, SpanData]) -> ModelRun:
     """Return a model's run. Output with an unknown role is the assistant's (OpenLLMetry: ``unknown``, for a stream)."""
-    gave = _messages(span, semconv.OUTPUT_MESSAGES)
-    said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
-    agent = _agent_of(span, root, within)
-    return ModelRun(partial(_asked, span), said, agent, _unread(span), partial(_template_of, span))
+    messages = _messages(span, semconv.OUTPUT_MESSAGES)
+    output = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in messages]
+    agent = _agent_of(span, root, by_id)
+    read_input, read_variables = partial(_read_model_input, span), partial(_template_variables, span)
+    return ModelRun(read_input, output, agent, _unparsed_input(span), read_variables)
 
 
-def _template_of(span: SpanData) -> Mapping[str, Any]:
+def _template_variables(span: SpanData) -> Mapping[str, Any]:
     """Return the variables of a prompt's template by name; JSON texts are parsed."""
-    found = span.attributes.get(semconv.INPUT_VALUE)
-    named = found.items() if isinstance(found, dict) else ()
-    return {name: from_wire(value) if isinstance(value, str) else value for name, value in named}
+    variables = span.attributes.get(semconv.INPUT_VALUE)
+    items = variables.items() if isinstance(variables, dict) else ()
+    return {name: from_wire(value) if isinstance(value, str) else value for name, value in items}
 
 
-def _asked(span: SpanData) -> Sequence[GenAIMessage]:
+def _read_model_input(span: SpanData) -> Sequence[GenAIMessage]:
     return [*_instructions(span), *_messages(span, semconv.INPUT_MESSAGES)]
 
 
-def _unread(span: SpanData) -> str | None:
+def _unparsed_input(span: SpanData) -> str | None:
     """Return a model's input as unparsed JSON, if that is its whole input and was not parsed yet; otherwise None."""
     attributes = span.attributes
     text = attributes.unparsed_text(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
@@ -260,20 +264,18 @@ def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
     return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
 
 
-def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> str | None:
+def _agent_of(span: SpanData, root: SpanData, by_id: Mapping[int, SpanData]) -> str | None:
     """Return the agent of a model call: the nearest agent around it, or the agent on its span; None for the root's agent.
 
-    ``within`` is empty if the root is the only agent.
+    ``by_id`` has the unit's spans by id; it is empty if the root is the only agent.
     """
-    around = None
-    if within:
-        around = next((above for above in ancestors(span, within) if above.operation == semconv.INVOKE_AGENT), None)
-    named = None if around is None or around is root else around.attributes.get(semconv.AGENT_NAME)
-    named = span.attributes.get(semconv.AGENT_NAME) if named is None else named
-    return as_text(named) if named is not None and named != root.attributes.get(semconv.AGENT_NAME) else None
+    agent = next((above for above in ancestors(span, by_id) if above.operation == semconv.INVOKE_AGENT), None)
+    name = None if agent is None or agent is root else agent.attributes.get(semconv.AGENT_NAME)
+    name = span.attributes.get(semconv.AGENT_NAME) if name is None else name
+    return as_text(name) if name is not None and name != root.attributes.get(semconv.AGENT_NAME) else None
 
 
-def _tool(span: SpanData) -> ToolRun:
+def _tool_run(span: SpanData) -> ToolRun:
     identity, result = span.attributes.get(semconv.TOOL_CALL_ID), span.attributes.get(semconv.TOOL_CALL_RESULT)
     return ToolRun(
         name=as_text(span.attributes.get(semconv.TOOL_NAME) or span.name),
@@ -294,36 +296,36 @@ def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[RetrievedDocu
     """Return the documents of retrievers, possibly none, or of tools' artifacts. Failed runs have no documents."""
     listed = ((span, span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)) for span in spans)
     with_documents = [span for span, documents in listed if isinstance(documents, (list, tuple))]
-    return [_read_documents(span) for span in topmost(with_documents, with_documents, unit)]
+    return [_read_documents(span) for span in spans_outside(with_documents, with_documents, unit)]
 
 
 def _read_documents(span: SpanData) -> list[RetrievedDocument]:
     documents = retrieved_in(mark_media([*span.attributes[semconv.RETRIEVAL_DOCUMENTS]]))
     if span.scope != semconv.CAPTURE_SCOPE:
         return documents
-    # spanscore's capture has every text, so a page without one was empty.
+    # spanscore's capture records every text, so a document without a text was empty.
     return [RetrievedDocument(document.content or "", document.id) for document in documents]
 
 
-def _searching(
+def _retrieving_tools(
     retrievals: Sequence[Sequence[RetrievedDocument]], retrievers: Sequence[SpanData], unit: Unit
 ) -> list[ToolRun]:
     """Return the tools inside which all retrievers ran, if a document's text is unknown. The tools' results have the texts."""
     if all(document.content is not None for documents in retrievals for document in documents):
         return []
-    within = by_id(unit)
+    by_id = spans_by_id(unit)
     around = [
-        next((above for above in ancestors(span, within) if above.operation == semconv.EXECUTE_TOOL), None)
+        next((above for above in ancestors(span, by_id) if above.operation == semconv.EXECUTE_TOOL), None)
         for span in retrievers
     ]
     tools = {span.span_id: span for span in around if span is not None}
-    return [] if None in around else [_tool(span) for span in tools.values()]
+    return [] if None in around else [_tool_run(span) for span in tools.values()]
 
 
 # --- registry -------------------------------------------------------------------------------------------------------
 
 _BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
-"""Built-in extractors in the order in which they are asked; the last claims every run of spanscore's own callback."""
+"""Built-in extractors in order: the first that accepts a unit's root extracts its samples."""
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,

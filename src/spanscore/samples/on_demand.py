@@ -12,9 +12,9 @@ from spanscore.core.codecs.tool_definitions import tool_definitions, union
 from spanscore.core.sample import Samples, TokenUsage, ToolDefinition
 from spanscore.core.span import SpanData, Unit
 from spanscore.samples.tool_calls import calls_in
-from spanscore.samples.view import topmost
+from spanscore.samples.view import spans_outside
 
-_UNKNOWN: Final = (None, None)
+_NO_TOKENS: Final = (None, None)
 _MOST_BYTES: Final = 64_000
 """Largest size of the definitions of a unit's tools as JSON."""
 _OFFERING: Final = semconv.MODEL_OPERATIONS | {semconv.INVOKE_AGENT}
@@ -31,35 +31,37 @@ def add_measures(samples: Samples, unit: Unit) -> Samples:
 
 
 def usage_of(unit: Unit) -> TokenUsage | None:
-    """Return the tokens that the models of a unit used; None if a call of a model, or all of them, carry no usage.
+    """Return the sums of the tokens that the models of a unit used; None if they are unknown.
 
-    A model span inside another one is the same call, written by two instrumentations. If no call carries usage, the root's
-    own sum counts.
+    A sum is None if one of the calls has no such count; failed calls may have none. If no call has counts, the root's are
+    returned. A model span inside another one is the same call, written by two instrumentations.
     """
     models = [*{span.span_id: span for span in unit.spans if span.operation in semconv.MODEL_OPERATIONS}.values()]
-    outer = topmost(models, models, unit)
-    counts = [tokens for span in outer if (tokens := _tokens(span)) != _UNKNOWN or span.status != "error"]
-    if all(tokens == _UNKNOWN for tokens in counts):
+    outer = spans_outside(models, models, unit)
+    counts = [tokens for span in outer if (tokens := _tokens(span)) != _NO_TOKENS or span.status != "error"]
+    if all(tokens == _NO_TOKENS for tokens in counts):
         counts = [] if unit.root is None else [_tokens(unit.root)]
-    read, written = map(_sum, zip(*counts, strict=True)) if counts else _UNKNOWN
-    return None if read is None and written is None else TokenUsage(input_tokens=read, output_tokens=written)
+    input_tokens, output_tokens = map(_sum, zip(*counts, strict=True)) if counts else _NO_TOKENS
+    if input_tokens is None and output_tokens is None:
+        return None
+    return TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens)
 
 
 def _tokens(span: SpanData) -> tuple[int | None, int | None]:
     counts = (span.attributes.get(name) for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS))
-    read, written = (count if isinstance(count, int) and count >= 0 else None for count in counts)
-    return read, written
+    input_tokens, output_tokens = (count if isinstance(count, int) and count >= 0 else None for count in counts)
+    return input_tokens, output_tokens
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    columns = list(counts)
-    return None if None in columns else sum(count for count in columns if count is not None)
+    values = list(counts)
+    return None if None in values else sum(count for count in values if count is not None)
 
 
 def add_tools(samples: Samples, unit: Unit) -> Samples:
-    """Return samples with the unit's tools in the conversation; above 64 kB, the called tools are kept first.
+    """Return samples with the definitions of the unit's tools in the conversation. Above 64 kB, called tools are kept first.
 
-    Tools that are there already stay. Without any definition on a span they stay unknown (None).
+    The samples are returned unchanged if they have tools already, or if no span has a definition.
     """
     conversation = samples.multi_turn
     if conversation is None or conversation.tools is not None:
@@ -78,7 +80,7 @@ def add_tools(samples: Samples, unit: Unit) -> Samples:
 
 
 def _read_definitions(unit: Unit) -> Iterator[ToolDefinition]:
-    """Yield the definitions on the spans of agents, then on those of models: a model's own definition of a name counts."""
+    """Yield the definitions on the spans of agents, then on the spans of models; the last definition of a name counts."""
     spans = [span for span in unit.spans if span.operation in _OFFERING]
     spans.sort(key=lambda span: (span.operation != semconv.INVOKE_AGENT, span.start_ns))
     # Most calls of an agent have the same tools, which are parsed once.

@@ -22,28 +22,38 @@ from spanscore.core.codecs.messages import (
     tool_responses,
 )
 from spanscore.core.codecs.text import as_text, jsonable
-from spanscore.samples.texts import are_messages, has_records, holds, in_lists, keyed, leaves, scalar, text_of, worded
+from spanscore.samples.texts import (
+    are_messages,
+    contains_words,
+    has_text_records,
+    scalar_text,
+    text_of,
+    texts_by_path,
+    texts_in_lists,
+    texts_under_keys,
+    with_message_texts,
+)
 from spanscore.samples.view import (
     GenAIMessage,
     ModelRun,
     RootValue,
     UnitView,
-    asked_before,
     calls_tools,
     is_human,
     is_resume,
+    last_human_in_steps,
     last_human_text,
-    turn_of,
+    messages_of_turn,
 )
 
 # --- texts of models ------------------------------------------------------------------------------------------------
 
-_A_SENTENCE = 16
-"""Smallest length in characters at which an answer is searched in another prompt: ``yes`` is in many prompts."""
-_WORDS = 3
-"""Number of words from which on a shorter text is a sentence."""
+_SENTENCE_CHARS = 16
+"""Length in characters from which on a text counts as a sentence. Shorter texts, such as ``yes``, are in many prompts."""
+_SENTENCE_WORDS = 3
+"""Number of words from which on a shorter text counts as a sentence."""
 _MOST_RUNS = 64
-"""Number of runs that are searched for the runs behind an answer; each is compared with all found runs."""
+"""Number of the last runs that are searched for answers in the prompt of another run."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 
@@ -56,99 +66,106 @@ class ModelTexts:
 
     def __init__(self, view: UnitView) -> None:
         self._runs = view.models
-        self._words = [(final_text(run.said) or "").strip() for run in self._runs]
+        self._answers = [(final_text(run.output) or "").strip() for run in self._runs]
 
     @cached_property
     def _prompts(self) -> list[str]:
-        # On first need: each of an agent's prompts repeats all earlier messages.
+        # Read on first need, because each of an agent's prompts repeats all earlier messages.
         return [_prompt_of(run) for run in self._runs]
 
     @cached_property
     def _structures(self) -> list[list[Mapping[str, Any]]]:
-        return [_structures(run.said, words) for run, words in zip(self._runs, self._words, strict=True)]
+        return [_structures(run.output, answer) for run, answer in zip(self._runs, self._answers, strict=True)]
 
     @cached_property
     def _fields(self) -> frozenset[str]:
-        return frozenset(leaf for structures in self._structures for each in structures for leaf in _leaves(each))
+        structures = (structure for of_run in self._structures for structure in of_run)
+        return frozenset(leaf for structure in structures for leaf in _leaves(structure))
 
-    def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
-        """Return the only text that any prompt contains; or else that a human message contains; or else the answer's prompt.
+    def only_prompted_text(self, texts: Collection[str], answer_run: ModelRun | None) -> str | None:
+        """Return the first text that is the only one of ``texts`` in one of these places; None without such a text.
 
-        In the answer's prompt it must be a sentence, because settings such as a language or a tone are next to the question.
+        1. any prompt
+        2. the last human messages of prompts, as a whole
+        3. the last human messages of prompts, as a part
+        4. the prompt of ``answer_run``; only for a sentence, because settings such as a language are next to the question
         """
-        found = ([text for text in texts if matches(text)] for matches in self._places())
-        only = next((one[0] for one in found if len(one) == 1), None)
-        if only is not None or answering is None:
-            return only
-        answered = [text for text in texts if holds(_prompt_of(answering), text)]
-        return answered[0] if len(answered) == 1 and _is_sentence(answered[0]) else None
+        matching = ([text for text in texts if is_there(text)] for is_there in self._searches())
+        only_text = next((found_texts[0] for found_texts in matching if len(found_texts) == 1), None)
+        if only_text is not None or answer_run is None:
+            return only_text
+        prompted = [text for text in texts if contains_words(_prompt_of(answer_run), text)]
+        return prompted[0] if len(prompted) == 1 and _is_sentence(prompted[0]) else None
 
-    def _places(self) -> Sequence[Callable[[str], bool]]:
-        human_texts = [text for run in self._runs if (text := last_human_text(run.asked))]
+    def _searches(self) -> Sequence[Callable[[str], bool]]:
+        human_texts = [text for run in self._runs if (text := last_human_text(run.input))]
         return (
-            lambda text: any(holds(prompt, text) for prompt in self._prompts),
+            lambda text: any(contains_words(prompt, text) for prompt in self._prompts),
             lambda text: text.strip() in map(str.strip, human_texts),
-            lambda text: any(holds(human, text) for human in human_texts),
+            lambda text: any(contains_words(human, text) for human in human_texts),
         )
 
     def prompts_contain(self, texts: Collection[str]) -> bool:
         """Return whether prompts contain all of the texts."""
-        return bool(texts) and all(any(holds(prompt, text) for prompt in self._prompts) for text in texts)
+        return bool(texts) and all(any(contains_words(prompt, text) for prompt in self._prompts) for text in texts)
 
-    def whole(self, text: str) -> bool:
+    def is_whole_answer(self, text: str) -> bool:
         """Return whether the text is the whole answer of a model."""
-        return text.strip() in self._words
+        return text.strip() in self._answers
 
-    def mentions(self, text: str) -> bool:
-        """Return whether the text is in an answer of a model, in its words or in its structure."""
-        return self.field(text) or any(holds(words, text) for words in self._words)
+    def is_in_answer(self, text: str) -> bool:
+        """Return whether the text is a part of a model's answer, or a field of a structured answer."""
+        return self.is_answer_field(text) or any(contains_words(answer, text) for answer in self._answers)
 
-    def field(self, text: str) -> bool:
+    def is_answer_field(self, text: str) -> bool:
         """Return whether the text is a field of a structured answer."""
         return text.strip() in self._fields
 
-    def answered(self, text: str) -> bool:
+    def is_written_by_model(self, text: str) -> bool:
         """Return whether the text is the whole answer of a model, or a field of one."""
-        return self.whole(text) or self.field(text)
+        return self.is_whole_answer(text) or self.is_answer_field(text)
 
-    def finished(self, text: str) -> bool:
-        """Return whether the text contains the whole answer of a model, with other text around it."""
-        return any(holds(text, words) for words in self._words)
+    def contains_answer(self, text: str) -> bool:
+        """Return whether the text contains the whole answer of a model."""
+        return any(contains_words(text, answer) for answer in self._answers)
 
-    def structure(self, value: Any) -> bool:
+    def is_structured_answer(self, value: Any) -> bool:
         """Return whether a dict is a model's structured answer of several fields, without other texts."""
-        return any(_same(one, value) for structures in self._structures for one in structures)
+        return any(_is_same_structure(structure, value) for of_run in self._structures for structure in of_run)
 
-    def answering(self, answer: str | None) -> ModelRun | None:
+    def run_with_answer(self, answer: str | None) -> ModelRun | None:
         """Return the last run that gave the answer, otherwise the only run; None if there is no such run."""
         if answer is None:
             return None
         text = answer.strip()
-        if text and text in self._words:
-            return self._runs[-1 - self._words[::-1].index(text)]
+        if text and text in self._answers:
+            return self._runs[-1 - self._answers[::-1].index(text)]
         for run, structures in [*zip(self._runs, self._structures, strict=True)][::-1]:
             if any(text in _leaves(structure) or text == as_text(structure) for structure in structures):
                 return run
         return self._runs[0] if len(self._runs) == 1 else None
 
-    def prompts_behind(self, answering: ModelRun) -> str:
-        """Return the prompts of ``runs_behind``, joined."""
-        return "\n".join(prompt for _, prompt in self._behind(answering))
+    def contributing_prompts(self, answer_run: ModelRun) -> str:
+        """Return the prompts of ``contributing_runs``, joined."""
+        return "\n".join(prompt for _, prompt in self._contributing(answer_run))
 
-    def runs_behind(self, answering: ModelRun) -> list[ModelRun]:
-        """Return a run, and the runs whose answers are in its prompt, because documents may be read one by one."""
-        return [run for run, _ in self._behind(answering)]
+    def contributing_runs(self, answer_run: ModelRun) -> list[ModelRun]:
+        """Return a run and the runs whose answers its prompt contains: an application may have each document summarised.
 
-    def _behind(self, answering: ModelRun) -> list[tuple[ModelRun, str]]:
-        behind = [(answering, _prompt_of(answering))]
-        for run, prompt, words in list(zip(self._runs, self._prompts, self._words, strict=True))[-_MOST_RUNS:][::-1]:
-            if run is not answering and any(_quotes(reached, words) for _, reached in behind):
-                behind.append((run, prompt))
-        return behind
+        The runs whose answers are in those prompts follow, and so on.
+        """
+        return [run for run, _ in self._contributing(answer_run)]
+
+    def _contributing(self, answer_run: ModelRun) -> list[tuple[ModelRun, str]]:
+        contributing = [(answer_run, _prompt_of(answer_run))]
+        for run, prompt, answer in list(zip(self._runs, self._prompts, self._answers, strict=True))[-_MOST_RUNS:][::-1]:
+            if run is not answer_run and any(_contains_answer(reached, answer) for _, reached in contributing):
+                contributing.append((run, prompt))
+        return contributing
 
 
 def final_text(turn: Sequence[GenAIMessage]) -> str | None:
-    """Return the text of a turn's last message, if it is the assistant's, or a tool's that answers instead of the assistant."""
+    """Return the text of a turn's last message if it is the assistant's, or a tool's that answers instead of the assistant."""
     if not turn:
         return None
     last = turn[-1]
@@ -162,25 +179,25 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
     return None if not text and calls_by_id(last) else text
 
 
-def _quotes(prompt: str, words: str) -> bool:
+def _contains_answer(prompt: str, answer: str) -> bool:
     """Return whether a prompt contains a model's answer; a short answer must be a line or the end of a line."""
-    if not words or words not in prompt:
+    if not answer or answer not in prompt:
         return False
-    if len(words) >= _A_SENTENCE:
+    if len(answer) >= _SENTENCE_CHARS:
         return True
-    return re.search(rf"(?:\A|[:\n])[ \t\"'`]*{re.escape(words)}[ \t\"'`]*(?:\n|\Z)", prompt) is not None
+    return re.search(rf"(?:\A|[:\n])[ \t\"'`]*{re.escape(answer)}[ \t\"'`]*(?:\n|\Z)", prompt) is not None
 
 
 def _is_sentence(text: str) -> bool:
-    return len(text) >= _A_SENTENCE or len(text.split()) >= _WORDS
+    return len(text) >= _SENTENCE_CHARS or len(text.split()) >= _SENTENCE_WORDS
 
 
 def _prompt_of(run: ModelRun) -> str:
     """Return all text of a model's input, including the answers of tools."""
-    return "\n".join(text for message in run.asked for text in _texts_of(message))
+    return "\n".join(text for message in run.input for text in _texts_in_message(message))
 
 
-def _texts_of(message: GenAIMessage) -> Iterator[str]:
+def _texts_in_message(message: GenAIMessage) -> Iterator[str]:
     text = message_text(message)
     if text:
         yield text
@@ -188,11 +205,11 @@ def _texts_of(message: GenAIMessage) -> Iterator[str]:
         yield from (response.content for response in tool_responses(message))
 
 
-def _structures(messages: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
-    """Return the structured answers of a run: the arguments of its calls, and JSON in its last text."""
-    called: list[Mapping[str, Any]] = [call.args for message in messages for call in tool_calls(message)]
-    parsed = _parse_object(words)
-    return [*called, parsed] if isinstance(parsed, dict) else called
+def _structures(messages: Sequence[GenAIMessage], answer: str) -> list[Mapping[str, Any]]:
+    """Return the structured answers of a run: the arguments of its calls, and JSON as its answer."""
+    arguments: list[Mapping[str, Any]] = [call.args for message in messages for call in tool_calls(message)]
+    parsed = _parse_object(answer)
+    return [*arguments, parsed] if isinstance(parsed, dict) else arguments
 
 
 def _parse_object(text: str) -> Any:
@@ -214,25 +231,26 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(inner)
 
 
-def _same(structure: Mapping[str, Any], value: Any) -> bool:
+def _is_same_structure(structure: Mapping[str, Any], value: Any) -> bool:
     if not structure or not isinstance(value, dict) or len(value) <= 1:
         return False
     rest = {name: inner for name, inner in value.items() if name not in structure}
     return all(name in value and value[name] == inner for name, inner in structure.items()) and not any(_leaves(rest))
 
 
-# --- turn -----------------------------------------------------------------------------------------------------------
+# --- question and answer --------------------------------------------------------------------------------------------
 
-# The user's turn: question and answer of a unit, from its root; if the root has none, from a model's prompt or answer.
+# Question and answer come from the unit's root, or else from a model's prompt and answer. The first row that applies counts:
 #
-# 1  messages         the last human message of the input; the final message of the turn in the output
-# 2  known keys       QUESTION_KEYS of the input; ANSWER_KEYS of the output
-# 3  the only text    of the input; of the output, without texts that the input has, too
-# 4  one of several   in a prompt (question); the whole answer of a model, or a field of such an answer (answer)
-# 5  all texts        as JSON: an output of texts that models wrote, a list of texts that prompts contain
-# 6  no text          the value is ambiguous: no sample is better than a wrong one
+#                      question                                answer
+# 1  messages          the input's last human message          the output's last message
+# 2  known keys        QUESTION_KEYS of the input              ANSWER_KEYS of the output
+# 3  the only text     of the input                            of the output, without the texts of the input
+# 4  one of several    the only one in a prompt                a model's whole answer, or a field of it
+# 5  all texts         as JSON, if prompts contain them        as JSON, if models wrote them
+# 6  ambiguous         no sample                               no sample
 #
-# If a graph continues with an existing state (``Command(resume=…)``, a checkpoint), the output has the user's messages of
+# If a graph continues with an existing state (``Command(resume=…)``, a checkpoint), the output also has the user's messages of
 # earlier requests. Then the question is a text that no model wrote in this run, and the answer is a text that a model wrote in
 # this run.
 
@@ -261,225 +279,238 @@ class TextSource(StrEnum):
 
 @dataclass(slots=True)
 class TextMatch:
-    """The result of a search.
+    """The result of a search for a question, an answer or contexts.
 
     Attributes:
         value: the found value; None = not found.
         searched: the searched places, in order.
         source: the way in which it was found; None if it was not found, and for contexts.
-        torn: key paths of equally likely texts, which are the reason for finding nothing; empty otherwise.
+        ambiguous: key paths of equally likely texts, because of which no value was found; empty otherwise.
     """
 
     value: Any
     searched: str
     source: TextSource | None = None
-    torn: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
 
 
-class _Guess(NamedTuple):
+class _Candidate(NamedTuple):
+    """A possible question or answer; the attributes are those of ``TextMatch``."""
+
     text: str | None
     source: TextSource
-    torn: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
 
 
-def question_in(view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> TextMatch:
-    """Find the text of the question. ``answering`` is the run that gave the answer; None = unknown."""
-    return _best(_questions(view, model_texts, answering), _QUESTION_PLACES)
+def question_in(view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None) -> TextMatch:
+    """Find the text of the question. ``answer_run`` is the run that gave the answer; None = unknown."""
+    return _first_text(_questions(view, model_texts, answer_run), _QUESTION_PLACES)
 
 
 def answer_in(view: UnitView, model_texts: ModelTexts) -> TextMatch:
     """Find the text of the answer. An empty answer counts as an answer."""
-    return _best(_answers(view, model_texts), _ANSWER_PLACES)
+    return _first_text(_answers(view, model_texts), _ANSWER_PLACES)
 
 
 def question_text(value: Any) -> str | None:
     """Return the question in a value: the last human message, the value of a known key, or the only text."""
     if are_messages(value):
         return last_human_text(value)
-    return next(keyed(value, QUESTION_KEYS, text_of), None) or _only(value) or text_of(value)
+    return next(texts_under_keys(value, QUESTION_KEYS, text_of), None) or _only_text(value) or text_of(value)
 
 
 def answer_text(value: Any) -> str | None:
     """Return the answer in a value: the final message, the value of a known key, or the whole value."""
     if are_messages(value):
-        return final_text(turn_of(value))
-    return next(keyed(value, ANSWER_KEYS, text_of), None) or text_of(value)
+        return final_text(messages_of_turn(value))
+    return next(texts_under_keys(value, ANSWER_KEYS, text_of), None) or text_of(value)
 
 
-def _best(guesses: Iterable[_Guess], searched: str) -> TextMatch:
+def _first_text(candidates: Iterable[_Candidate], searched: str) -> TextMatch:
     """Return the first text that is not empty, otherwise an empty text, because a stream starts with ``{"input": ""}``."""
-    empty: _Guess | None = None
-    for guess in guesses:
-        if guess.text or guess.torn:
-            return TextMatch(guess.text, searched, None if guess.torn else guess.source, guess.torn)
-        empty = guess if guess.text is not None and empty is None else empty
+    empty: _Candidate | None = None
+    for candidate in candidates:
+        if candidate.text or candidate.ambiguous:
+            source = None if candidate.ambiguous else candidate.source
+            return TextMatch(candidate.text, searched, source, candidate.ambiguous)
+        empty = candidate if candidate.text is not None and empty is None else empty
     return TextMatch(None, searched) if empty is None else TextMatch(empty.text, searched, empty.source)
 
 
-def _questions(view: UnitView, model_texts: ModelTexts, answering: ModelRun | None) -> Iterator[_Guess]:
+def _questions(view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None) -> Iterator[_Candidate]:
     input, output = view.input, view.output
-    yield _Guess(last_human_text(input.messages), TextSource.MESSAGES)
-    torn = _Guess(None, TextSource.MATCHED)
-    if not view.goes_on:
-        yield from (_Guess(text, TextSource.KEYS) for text in keyed(input.value, QUESTION_KEYS, question_text))
-        yield _Guess(scalar(input.value), TextSource.ONLY_TEXT)
-        torn = _choose_question(input.value, model_texts, answering)
-        yield _Guess(torn.text, torn.source)
-    yield _Guess(last_human_text(output.messages), TextSource.MESSAGES)
-    yield from (_Guess(text, TextSource.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
-    if view.goes_on:
-        held = _read_earlier_texts(view, model_texts)
-        guess = _choose_question_text(held, model_texts, answering)
-        asked = guess.text if guess.text and model_texts.prompts_contain([guess.text]) else None
-        yield _Guess(asked, TextSource.MATCHED, guess.torn)
-        yield _Guess(last_human_text(view.history or asked_before(view.unit)), TextSource.MESSAGES)
-        if held or is_resume(input.value):
-            return  # the user's message came with an earlier request; the present prompts are from the application
-    yield torn
-    human_texts = (text for run in view.models if (text := last_human_text(run.asked)) is not None)
-    yield _Guess(next(human_texts, None), TextSource.MODEL)
+    yield _Candidate(last_human_text(input.messages), TextSource.MESSAGES)
+    chosen = _Candidate(None, TextSource.MATCHED)
+    if not view.continues_thread:
+        yield from _candidates_under_keys(input.value, QUESTION_KEYS, question_text)
+        yield _Candidate(scalar_text(input.value), TextSource.ONLY_TEXT)
+        chosen = _choose_question(input.value, model_texts, answer_run)
+        yield _Candidate(chosen.text, chosen.source)
+    yield _Candidate(last_human_text(output.messages), TextSource.MESSAGES)
+    yield from _candidates_under_keys(output.value, QUESTION_KEYS, question_text)
+    if view.continues_thread:
+        earlier_texts = _read_earlier_texts(view, model_texts)
+        earlier = _choose_question_text(earlier_texts, model_texts, answer_run)
+        question = earlier.text if earlier.text and model_texts.prompts_contain([earlier.text]) else None
+        yield _Candidate(question, TextSource.MATCHED, earlier.ambiguous)
+        yield _Candidate(last_human_text(view.history or last_human_in_steps(view.unit)), TextSource.MESSAGES)
+        if earlier_texts or is_resume(input.value):
+            return  # the user's message came with an earlier request; the application wrote the present prompts
+    yield chosen
+    human_texts = (text for run in view.models if (text := last_human_text(run.input)) is not None)
+    yield _Candidate(next(human_texts, None), TextSource.MODEL)
+
+
+def _candidates_under_keys(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[_Candidate]:
+    return (_Candidate(text, TextSource.KEYS) for text in texts_under_keys(value, keys, read))
 
 
 def _read_earlier_texts(view: UnitView, model_texts: ModelTexts) -> dict[str, str]:
     """Return the texts of an existing state that no model wrote in this run and that did not come with the resume."""
-    brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
-    texts = leaves(view.output.value).items()
-    return {path: text for path, text in texts if not (text in brought or model_texts.answered(text))}
+    in_input = {*texts_by_path(view.input.value).values(), *texts_in_lists(view.input.value)}
+    texts = texts_by_path(view.output.value).items()
+    return {path: text for path, text in texts if not (text in in_input or model_texts.is_written_by_model(text))}
 
 
-def _choose_question(value: Any, model_texts: ModelTexts, answering: ModelRun | None) -> _Guess:
+def _choose_question(value: Any, model_texts: ModelTexts, answer_run: ModelRun | None) -> _Candidate:
     """Choose between the texts of an input. Next to unread messages, only a text that prompts contain is accepted."""
-    texts = leaves(value)
-    guess = _choose_question_text(texts, model_texts, answering) if texts else _choose_listed_text(value, model_texts)
-    if _has_unread_messages(value) and not (guess.text and model_texts.prompts_contain([guess.text])):
-        return _Guess(None, TextSource.MATCHED)
-    return guess
+    texts = texts_by_path(value)
+    chosen = _choose_question_text(texts, model_texts, answer_run) if texts else _choose_listed_text(value, model_texts)
+    if _has_unread_messages(value) and not (chosen.text and model_texts.prompts_contain([chosen.text])):
+        return _Candidate(None, TextSource.MATCHED)
+    return chosen
 
 
-def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, answering: ModelRun | None) -> _Guess:
+def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, answer_run: ModelRun | None) -> _Candidate:
     """Choose between the texts of an input: the only text, otherwise the only text that a prompt contains."""
     values = list(dict.fromkeys(texts.values()))
     if len(values) <= 1:
-        return _Guess(values[0] if values else None, TextSource.ONLY_TEXT)
-    only = model_texts.only_asked(values, answering)
-    return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
+        return _Candidate(values[0] if values else None, TextSource.ONLY_TEXT)
+    only = model_texts.only_prompted_text(values, answer_run)
+    return _Candidate(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
-def _choose_listed_text(value: Any, model_texts: ModelTexts) -> _Guess:
+def _choose_listed_text(value: Any, model_texts: ModelTexts) -> _Candidate:
     """Return the texts in lists of an input without other texts."""
-    texts = in_lists(value)
-    if not texts and has_records(value):
-        return _Guess(None, TextSource.OBJECT, _keys(value))
+    texts = texts_in_lists(value)
+    if not texts and has_text_records(value):
+        return _Candidate(None, TextSource.OBJECT, _keys(value))
     if len(texts) <= 1:
-        return _Guess(texts[0] if texts else None, TextSource.ONLY_TEXT)
+        return _Candidate(texts[0] if texts else None, TextSource.ONLY_TEXT)
     text = as_text(texts) if model_texts.prompts_contain(texts) else None
-    return _Guess(text, TextSource.OBJECT, () if text is not None else _keys(value))
+    return _Candidate(text, TextSource.OBJECT, () if text is not None else _keys(value))
 
 
 def _keys(value: Any) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, dict) else ("a list",)
 
 
-def _only(value: Any) -> str | None:
-    texts = set(leaves(value).values())
+def _only_text(value: Any) -> str | None:
+    texts = set(texts_by_path(value).values())
     return texts.pop() if len(texts) == 1 else None
 
 
-def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Guess]:
+def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Candidate]:
     output = view.output
-    yield _Guess(_response_format(output), TextSource.OBJECT)
-    yield _Guess(_final(view.turn(), model_texts), TextSource.MESSAGES)
+    yield _Candidate(_response_format(output), TextSource.OBJECT)
+    yield _Candidate(_final_answer(view.output_of_turn(), model_texts), TextSource.MESSAGES)
     whole = _unwrap_answer(output.value)
     value = _without_input(whole, view.input.value)
-    yield from (_Guess(text, TextSource.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
-    yield _Guess(message_text(value) if is_message(value) else scalar(value), TextSource.ONLY_TEXT)
-    if model_texts.structure(whole):
-        yield _Guess(as_text(whole), TextSource.OBJECT)
-    if view.goes_on:
+    yield from _candidates_under_keys(value, ANSWER_KEYS, answer_text)
+    yield _Candidate(message_text(value) if is_message(value) else scalar_text(value), TextSource.ONLY_TEXT)
+    if model_texts.is_structured_answer(whole):
+        yield _Candidate(as_text(whole), TextSource.OBJECT)
+    if view.continues_thread:
         yield _choose_new_answer(value, model_texts)
     else:
-        yield _choose_answer(_own_texts(value, view.input), value, model_texts)
+        yield _choose_answer(_new_texts(value, view.input), value, model_texts)
     if view.failed and not view.score_failed:
         return  # a model's answer inside a failed run never reached a user
     if view.models:
-        last = view.models[-1].said
-        yield _Guess(final_text(last), TextSource.MODEL)
+        last = view.models[-1].output
+        yield _Candidate(final_text(last), TextSource.MODEL)
         if calls_tools(last) and not output.messages:
-            yield _Guess(_render_structure(value), TextSource.OBJECT)
+            yield _Candidate(_render_structure(value), TextSource.OBJECT)
 
 
-def _choose_new_answer(value: Any, model_texts: ModelTexts) -> _Guess:
+def _choose_new_answer(value: Any, model_texts: ModelTexts) -> _Candidate:
     """Choose between the texts of an existing state; a text that no model wrote in this run may be the question."""
-    texts = leaves(value)
-    if any(model_texts.mentions(text) or model_texts.finished(text) for text in texts.values()):
+    texts = texts_by_path(value)
+    if any(model_texts.is_in_answer(text) or model_texts.contains_answer(text) for text in texts.values()):
         return _choose_answer(texts, value, model_texts)
-    return _Guess(None, TextSource.MATCHED, tuple(texts))
+    return _Candidate(None, TextSource.MATCHED, tuple(texts))
 
 
-def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts) -> _Guess:
+def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts) -> _Candidate:
     values = list(dict.fromkeys(texts.values()))
     if not values:
-        return _Guess(_list_of_answers(value, model_texts), TextSource.OBJECT)
+        return _Candidate(_list_of_answers(value, model_texts), TextSource.OBJECT)
     if len(values) == 1:
-        return _Guess(None if _is_beside_messages(values[0], value, model_texts) else values[0], TextSource.ONLY_TEXT)
-    whole = [text for text in values if model_texts.whole(text)]
-    chosen = whole or [text for text in values if model_texts.field(text)]
+        return _Candidate(
+            None if _is_beside_messages(values[0], value, model_texts) else values[0], TextSource.ONLY_TEXT
+        )
+    whole = [text for text in values if model_texts.is_whole_answer(text)]
+    chosen = whole or [text for text in values if model_texts.is_answer_field(text)]
     if len(chosen) == 1:
-        return _Guess(chosen[0], TextSource.MATCHED)
-    if all(map(model_texts.answered, values)):
-        return _Guess(as_text(worded(value)), TextSource.OBJECT)
+        return _Candidate(chosen[0], TextSource.MATCHED)
+    if all(map(model_texts.is_written_by_model, values)):
+        return _Candidate(as_text(with_message_texts(value)), TextSource.OBJECT)
     only = _choose_composed_text(values, chosen, model_texts)
-    return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
+    return _Candidate(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
 def _has_unread_messages(value: Any) -> bool:
     """Return whether a state has messages in an unknown form. A text next to them is then not the whole conversation."""
-    return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
+    return isinstance(value, dict) and has_text_records({_MESSAGES: value.get(_MESSAGES)})
 
 
 def _is_beside_messages(text: str, value: Any, model_texts: ModelTexts) -> bool:
     """Return whether the only text of an output is next to unread messages, and no model wrote it."""
-    return _has_unread_messages(value) and not (model_texts.mentions(text) or model_texts.finished(text))
+    return _has_unread_messages(value) and not (model_texts.is_in_answer(text) or model_texts.contains_answer(text))
 
 
 def _list_of_answers(value: Any, model_texts: ModelTexts) -> str | None:
     """Return an output that has only lists as JSON, if models wrote each of its texts; otherwise None."""
-    listed = in_lists(value)
-    return as_text(value) if listed and all(map(model_texts.mentions, listed)) else None
+    listed = texts_in_lists(value)
+    return as_text(value) if listed and all(map(model_texts.is_in_answer, listed)) else None
 
 
 def _choose_composed_text(texts: Sequence[str], parts: Sequence[str], model_texts: ModelTexts) -> str | None:
     """Return the only text that contains all answers of models or, without such parts, an answer with a signature."""
-    made = [t for t in texts if (all(holds(t, part) for part in parts) if parts else model_texts.finished(t))]
-    return made[0] if len(made) == 1 else None
+    composed = [
+        t
+        for t in texts
+        if (all(contains_words(t, part) for part in parts) if parts else model_texts.contains_answer(t))
+    ]
+    return composed[0] if len(composed) == 1 else None
 
 
 def _without_input(output: Any, input: Any) -> Any:
     """Return the output without values that came unchanged with the input; the whole output if nothing else is left."""
     if not isinstance(output, dict) or not input or not isinstance(input, (dict, str)):
         return output
-    brought = input if isinstance(input, dict) else dict.fromkeys(output, input)
-    own = {key: value for key, value in output.items() if key not in brought or brought[key] != value}
-    return own or output
+    in_input = input if isinstance(input, dict) else dict.fromkeys(output, input)
+    new = {key: value for key, value in output.items() if key not in in_input or in_input[key] != value}
+    return new or output
 
 
-def _own_texts(value: Any, input: RootValue) -> dict[str, str]:
+def _new_texts(value: Any, input: RootValue) -> dict[str, str]:
     """Return the texts of an output that are not in the input, and not under the input's keys with another text."""
-    brought = leaves(input.value)
-    held = {*brought.values(), scalar(input.value), last_human_text(input.messages)}
-    own = {path: text for path, text in leaves(value).items() if text not in held}
-    return {path: text for path, text in own.items() if path not in brought} or own
+    by_path = texts_by_path(input.value)
+    in_input = {*by_path.values(), scalar_text(input.value), last_human_text(input.messages)}
+    new = {path: text for path, text in texts_by_path(value).items() if text not in in_input}
+    return {path: text for path, text in new.items() if path not in by_path} or new
 
 
-def _final(turn: Sequence[GenAIMessage], model_texts: ModelTexts) -> str | None:
+def _final_answer(turn: Sequence[GenAIMessage], model_texts: ModelTexts) -> str | None:
     """Return the text of a turn's last message; an agent may pass its answer to the next one as a human message."""
     text = message_text(turn[-1]) if turn and is_human(turn[-1]) else None
-    return text if text and model_texts.whole(text) else final_text(turn)
+    return text if text and model_texts.is_whole_answer(text) else final_text(turn)
 
 
 def _response_format(output: RootValue) -> str | None:
     """Return the answer of a LangChain agent with a response format if its last message only announces it, otherwise None."""
-    turn = turn_of(output.messages)
+    turn = messages_of_turn(output.messages)
     if not turn or role_of(turn[-1].get("role")) != TOOL or not isinstance(output.value, dict):
         return None
     return _render_structure(output.value.get("structured_response"))

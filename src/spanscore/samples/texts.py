@@ -1,4 +1,4 @@
-"""Reads texts and documents from values in any form: the words of a value, or JSON if it has no words."""
+"""Reads texts and documents from values in any form."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from spanscore.core.codecs.text import as_text, from_wire, safe_text
 
 # --- texts ----------------------------------------------------------------------------------------------------------
 
-# The text of a root's input or output (words, or JSON if there are no words), and the texts inside a structure.
-
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
-"""Keys under which an application stores retrieved documents, and neither questions nor answers."""
+"""Keys under which an application stores retrieved documents. Questions and answers are not searched under them."""
 _DEPTH = 4
 """Levels of a structure that are read."""
 _NO_WORD = re.compile(r"[\W_]")
 
 
-def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
-    """Yield the results of ``read``, except None, for the values (not None) of a dict under these keys; none of a message."""
+def texts_under_keys(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
+    """Yield the text that ``read`` finds in each value under these keys of a dict; empty for a message."""
     if isinstance(value, dict) and not is_message(value):
-        found = (read(value[key]) for key in keys if value.get(key) is not None)
-        yield from (text for text in found if text is not None)
+        texts = (read(value[key]) for key in keys if value.get(key) is not None)
+        yield from (text for text in texts if text is not None)
 
 
-def scalar(value: Any) -> str | None:
+def scalar_text(value: Any) -> str | None:
     """Return a text, number or boolean as text; None for a structure."""
     return as_text(value) if isinstance(value, (str, int, float)) else None
 
 
 def text_of(value: Any) -> str | None:
-    """Return the words of a value, or JSON if it has no words; of messages, the text of the last. None without a text."""
+    """Return the text of a value: of its last message, its text blocks or its key ``text`` or ``content``, otherwise its JSON.
+
+    None for None, and for a message without a text.
+    """
     if value is None:
         return None
     last = value[-1] if are_messages(value) else value
@@ -46,66 +47,71 @@ def text_of(value: Any) -> str | None:
     return as_text(inner if isinstance(inner, str) else value)
 
 
-def worded(value: Any) -> Any:
-    """Return a value with messages replaced by their words."""
+def with_message_texts(value: Any) -> Any:
+    """Return a value with each message replaced by its text."""
     if is_message(value):
         return message_text(value)
     if isinstance(value, dict):
-        return {key: worded(inner) for key, inner in value.items()}
-    return [worded(inner) for inner in value] if isinstance(value, list) else value
+        return {key: with_message_texts(inner) for key, inner in value.items()}
+    return [with_message_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
-def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
-    """Return key path → text for each text in ``depth`` levels of dicts; empty texts and images are left out.
+def texts_by_path(value: Any, depth: int = _DEPTH) -> dict[str, str]:
+    """Return key path → text for each text in ``depth`` levels of dicts. A message under a key counts as its text.
 
-    A message under a key is a text; a message itself gives none. LangChain's documents (``page_content``), values under a
-    key for documents, and items of lists (see ``in_lists``) are left out.
+    Empty texts, images, items of lists (``texts_in_lists`` has these), opaque dicts and values under ``CONTEXT_KEYS`` are left
+    out.
     """
-    if not isinstance(value, Mapping) or depth <= 0 or _is_apart(value):
+    if not isinstance(value, Mapping) or depth <= 0 or _is_opaque(value):
         return {}
     texts: dict[str, str] = {}
     for key, inner in value.items():
         if key in CONTEXT_KEYS:
             continue
-        text = _words(inner)
+        text = _text_or_none(inner)
         if text is None:
-            texts |= {f"{key}.{path}": leaf for path, leaf in leaves(inner, depth - 1).items()}
+            texts |= {f"{key}.{path}": leaf for path, leaf in texts_by_path(inner, depth - 1).items()}
         elif text.strip() and not is_marker(text):
             texts[key] = text
     return texts
 
 
-def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
-    """Return the texts in lists of a structure, as in ``{"jokes": ["…"]}``; of a text the text itself.
+def texts_in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
+    """Return the texts in lists of a structure, as in ``{"jokes": ["…"]}``; for a text the text itself.
 
-    Dicts that ``_is_apart`` and values under a key for documents are left out.
+    Opaque dicts and values under ``CONTEXT_KEYS`` are left out.
     """
     if isinstance(value, str):
         return [value] if value.strip() and not is_marker(value) else []
     if depth <= 0:
         return []
     inside = _containers(value) if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return [text for inner in inside for text in in_lists(inner, depth - 1)]
+    return [text for inner in inside for text in texts_in_lists(inner, depth - 1)]
 
 
-def has_records(value: Any, depth: int = _DEPTH) -> bool:
-    """Return whether lists contain dicts with texts, as in ``[{"question": "…"}, …]``; the same parts are left out."""
+def has_text_records(value: Any, depth: int = _DEPTH) -> bool:
+    """Return whether lists contain dicts with texts, as in ``[{"question": "…"}, …]``.
+
+    Opaque dicts and values under ``CONTEXT_KEYS`` are left out.
+    """
     if depth <= 0:
         return False
     if isinstance(value, Mapping):
-        return any(has_records(inner, depth - 1) for inner in _containers(value))
-    return isinstance(value, list) and any(leaves(inner) or has_records(inner, depth - 1) for inner in value)
+        return any(has_text_records(inner, depth - 1) for inner in _containers(value))
+    return isinstance(value, list) and any(
+        texts_by_path(inner) or has_text_records(inner, depth - 1) for inner in value
+    )
 
 
-def holds(text: str, part: str) -> bool:
+def contains_words(text: str, part: str) -> bool:
     """Return whether a text contains another as whole words: ``When`` does not contain ``en``."""
     part = part.strip()
     at = text.find(part) if part else -1
     while at >= 0:
         end = at + len(part)
-        if not (_joins(text, at) or _joins(text, end)):
+        if not (_is_inside_word(text, at) or _is_inside_word(text, end)):
             return True
-        at = text.find(part, _next_word(text, at) if part[0].isalnum() else at + 1)
+        at = text.find(part, _end_of_word(text, at) if part[0].isalnum() else at + 1)
     return False
 
 
@@ -114,7 +120,7 @@ def are_messages(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(is_message(item) for item in value)
 
 
-def talk_of(value: Any) -> list[dict[str, Any]]:
+def as_messages(value: Any) -> list[dict[str, Any]]:
     """Return a list of messages, or of pairs of role and text (``["user", "…"]``), as messages; ``[]`` for other values."""
     items = value if isinstance(value, list) else []
     messages = [message for item in items if (message := _message(item)) is not None]
@@ -133,18 +139,18 @@ def _message(item: Any) -> dict[str, Any] | None:
     return item if is_message(item) else None
 
 
-def _next_word(text: str, at: int) -> int:
-    """Return the end of the word at a position, so that it is searched once: ``aaaa…`` would otherwise take a minute."""
+def _end_of_word(text: str, at: int) -> int:
+    """Return the end of the word at a position. A search that continued inside the word would take a minute for ``aaaa…``."""
     end = _NO_WORD.search(text, at)
     return len(text) if end is None else end.start()
 
 
-def _joins(text: str, at: int) -> bool:
+def _is_inside_word(text: str, at: int) -> bool:
     return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
 
 
-def _words(value: Any) -> str | None:
-    """Return the words of a text, a message or content blocks; None for any other value."""
+def _text_or_none(value: Any) -> str | None:
+    """Return the text of a text, a message or content blocks; None for any other value."""
     if isinstance(value, str):
         return safe_text(value)
     if is_message(value):
@@ -160,14 +166,14 @@ def _join_blocks(value: Any) -> str | None:
 
 
 def _containers(value: Mapping[str, Any]) -> list[Any]:
-    """Return the lists and dicts in a dict, except those under a key for documents; none if the dict ``_is_apart``."""
-    if _is_apart(value):
+    """Return the lists and dicts in a dict that is not opaque, except those under ``CONTEXT_KEYS``."""
+    if _is_opaque(value):
         return []
     return [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
 
 
-def _is_apart(value: Mapping[str, Any]) -> bool:
-    """Whether a dict is LangChain's document, a message, or the codec's form of an unknown object (``{"type": its name}``)."""
+def _is_opaque(value: Mapping[str, Any]) -> bool:
+    """Return whether a dict is LangChain's document, a message, or the codec's form of an unknown object (``{"type": …}``)."""
     return "page_content" in value or is_message(value) or value.keys() <= {"type", "size"}
 
 
@@ -182,7 +188,7 @@ def _is_block(block: Any) -> bool:
 _TEXT_KEYS: Final = ("page_content", "content", "text", "document", "chunk")
 _NESTED_DOCUMENTS: Final = ("documents", "docs", "results", "context")
 _WRAPPED_DOCUMENT: Final = ("document", "node")
-_MARKS: Final = frozenset({"id", "score", *_TEXT_KEYS})
+_DOCUMENT_KEYS: Final = frozenset({"id", "score", *_TEXT_KEYS})
 """Keys by which a dict without a text is recognised as a document."""
 
 
@@ -200,10 +206,10 @@ class RetrievedDocument:
 
 
 def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
-    """Return the documents in ``depth`` nested levels of a value: documents, texts, lists of them, or one text; None if none.
+    """Return the documents in ``depth`` nested levels of a value; None for a value in an unknown form.
 
-    A message is a document with its text. An empty text or list is a retrieval that found nothing: ``[]``. A list may have
-    documents without a text; its items in an unknown form are left out.
+    A text, a message or a dict with a text is a document. An empty text or list is a retrieval without a result, ``[]``. A list
+    may have documents without a text; its items in an unknown form are left out.
     """
     if isinstance(value, str):
         return [RetrievedDocument(safe_text(value))] if value else []
@@ -239,7 +245,7 @@ def _documents_of_list(values: Sequence[Any], depth: int) -> list[RetrievedDocum
 
 def _without_text(value: Any) -> list[RetrievedDocument] | None:
     """Return a list with the document, for a dict that is a document without a text; None for other values."""
-    is_document = isinstance(value, Mapping) and not is_message(value) and not _MARKS.isdisjoint(value)
+    is_document = isinstance(value, Mapping) and not is_message(value) and not _DOCUMENT_KEYS.isdisjoint(value)
     return [RetrievedDocument(None, _id_in(value))] if is_document else None
 
 

@@ -23,7 +23,7 @@ from spanscore.core.codecs.messages import (
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
 from spanscore.samples.question_answer import final_text
-from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, turn_of
+from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, messages_of_turn
 
 # --- results --------------------------------------------------------------------------------------------------------
 
@@ -101,11 +101,11 @@ def may_answer(result_id: str | None, call_id: str | None) -> bool:
 
 # --- calls ----------------------------------------------------------------------------------------------------------
 
-# A call is identified by its id in whichever message has it, because a later prompt may spread the calls of one model reply
-# over several messages. The result of a call is that of its tool's span, otherwise that in a later prompt. Results without an
-# id belong to the calls in their order.
+# The same call is in many messages, because each prompt of an agent repeats the earlier messages. Its id identifies it; without
+# an id, its name and arguments do. The result of a call comes from its tool's span, otherwise from a later prompt. Results
+# without an id belong to the calls in their order.
 
-_Names = tuple[tuple[str, str | None], ...]
+_CallNames = tuple[tuple[str, str | None], ...]
 """Name and id of each call of a message."""
 
 
@@ -116,8 +116,8 @@ class _Call:
     Attributes:
         first: the call in the first message that has it.
         first_run_index: position of the first run whose prompt may have the result.
-        exchange: number of the last exchange that had the call.
-        ids: ids of the call, by whether they are ids of a function-call item; empty = no message gives it an id.
+        exchange: number of the last exchange (see ``_SeenCalls``) that had the call.
+        ids: whether an id is a function-call item's → the id; empty = no message gives the call an id.
     """
 
     first: ToolCall
@@ -165,10 +165,10 @@ class TurnCalls:
     """
 
     def __init__(self, view: UnitView, root_messages: Sequence[GenAIMessage]) -> None:
-        self._runs, self._seen = view.callers, _SeenCalls()
-        called = [message for index, run in enumerate(view.callers) for message in self._made_by(run, index)]
+        self._runs, self._seen = view.every_model, _SeenCalls()
+        called = [message for index, run in enumerate(view.every_model) for message in self._made_by(run, index)]
         self._seen.begin()
-        in_root = {call for message in root_messages for call in self._seen.all_in(message)}
+        in_root = {call for message in root_messages for call in self._seen.identify_all(message)}
         self._results = _Results(view, self._seen)
         self.made = [message for message in called if any(map(self._results.may_have, message.calls))]
         self.hidden = [rest for message in self.made if (rest := message.without(in_root)) is not None]
@@ -176,14 +176,14 @@ class TurnCalls:
     def _made_by(self, run: ModelRun, index: int) -> Iterator[ToolCallingMessage]:
         """Yield the messages of a run's turn with the calls that no earlier message has."""
         self._seen.begin()
-        for message in turn_of(run.asked) if run.may_hold_calls else ():
-            if (calls := calls_by_id(message)) and (new := self._seen.new_in(message, calls, index)):
-                yield _called(index, message, new, None)
-        for message in run.said:
+        for message in messages_of_turn(run.input) if run.may_have_tool_calls else ():
+            if (calls := calls_by_id(message)) and (new := self._seen.add_new(message, calls, index)):
+                yield _message_with_calls(index, message, new, None)
+        for message in run.output:
             if calls := calls_by_id(message):
                 has_results = len(message.get("parts") or ()) > len(calls) and bool(tool_responses(message))
-                if new := self._seen.new_in(message, calls, index if has_results else index + 1):
-                    yield _called(index, message, new, run.agent)
+                if new := self._seen.add_new(message, calls, index if has_results else index + 1):
+                    yield _message_with_calls(index, message, new, run.agent)
 
     def with_hidden(self, turn: Sequence[GenAIMessage]) -> Iterator[Message]:
         """Yield a turn's messages and the hidden calls.
@@ -206,116 +206,119 @@ class TurnCalls:
 
     def _run_of(self, message: GenAIMessage, after: int) -> int:
         """Return the position of the run that wrote a message; ``after`` if no later run did."""
-        called = self._seen.alone_in(message)
-        text = None if called else final_text([message])
+        calls = self._seen.identify_in_own_exchange(message)
+        text = None if calls else final_text([message])
         for index in range(after + 1, len(self._runs)):
-            messages = self._runs[index].said
-            if called and any(self._seen.alone_in(reply) == called for reply in messages):
+            messages = self._runs[index].output
+            if calls and any(self._seen.identify_in_own_exchange(reply) == calls for reply in messages):
                 return index
             if text and final_text(messages) == text:
                 return index
         return after
 
-    def answered(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
+    def add_results(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
         """Return a conversation with each result after its call, and the number of results that were left out.
 
-        A result comes from the conversation, otherwise from the known results of the unit. Results without a call are left
-        out, because some writers list the definitions of tools among the messages.
+        A result comes from the conversation, otherwise from the unit. Results without a call are left out, because some
+        writers list the definitions of tools among the messages.
         """
         self._seen.begin()
         slots, left_out = match_results(messages)
-        said: list[Message] = []
+        conversation: list[Message] = []
         for slot in slots:
-            said.append(slot.message)
+            conversation.append(slot.message)
             if slot.open or slot.answered:
-                said += self._results_of(slot)
-        return said, left_out
+                conversation += self._results_of(slot)
+        return conversation, left_out
 
     def _results_of(self, slot: AnsweredMessage) -> Iterator[ToolMessage]:
-        for call, answer in slot.answered:
-            yield answer if answer.tool_call_id == call.id else answer.model_copy(update={"tool_call_id": call.id})
+        for call, result in slot.answered:
+            yield result if result.tool_call_id == call.id else result.model_copy(update={"tool_call_id": call.id})
         for call in calls_in(slot.message):
-            known = self._seen.find(call) if slot.open or not call.id else None
-            result = None if known is None else self._results.result_of(known)
-            if result is not None and any(call is other for other in slot.open):
-                yield ToolMessage(content=result, tool_call_id=call.id)
+            seen_call = self._seen.identify(call) if slot.open or not call.id else None
+            content = None if seen_call is None else self._results.result_of(seen_call)
+            if content is not None and any(call is other for other in slot.open):
+                yield ToolMessage(content=content, tool_call_id=call.id)
 
 
-def _called(run_index: int, message: GenAIMessage, calls: Sequence[_Call], agent: str | None) -> ToolCallingMessage:
-    said = AIMessage(
+def _message_with_calls(
+    run_index: int, message: GenAIMessage, calls: Sequence[_Call], agent: str | None
+) -> ToolCallingMessage:
+    ai_message = AIMessage(
         content=message_text(message) or "",
         tool_calls=[call.first for call in calls],
         metadata={"agent": agent} if agent else None,
     )
-    return ToolCallingMessage(run_index, said, calls)
+    return ToolCallingMessage(run_index, ai_message, calls)
 
 
 class _SeenCalls:
-    """The calls seen so far. An exchange is the messages of a run's turn, of the root, or of a conversation."""
+    """The calls in the messages that were read so far.
+
+    Messages are read in exchanges: the messages of one model run's turn, of the root, or of a conversation. Equal calls without
+    ids are one repeated call if they are in two exchanges, and two calls if they are in one exchange.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[tuple[str, str | None], _Call] = {}
         self._by_name: dict[str, list[_Call]] = {}
-        self._messages: set[_Names] = set()
+        self._messages: set[_CallNames] = set()
         self._exchange = 0
 
     def __iter__(self) -> Iterator[_Call]:
         return chain.from_iterable(self._by_name.values())
 
     def begin(self) -> None:
-        """Begin an exchange.
-
-        Without ids, equal calls in two exchanges count as one call repeated; within one exchange they are two calls.
-        """
+        """Begin the next exchange."""
         self._exchange += 1
 
-    def new_in(self, message: GenAIMessage, named: _Names, first_run_index: int) -> list[_Call]:
+    def add_new(self, message: GenAIMessage, names: _CallNames, first_run_index: int) -> list[_Call]:
         """Return the calls of a message that were not seen before, and remember them."""
-        if named in self._messages:  # the usual case: an agent's prompts repeat all earlier messages
+        if names in self._messages:  # the usual case: an agent's prompts repeat all earlier messages
             return []
-        new = [self._add(call, first_run_index) for call in tool_calls(message) if self.find(call) is None]
-        if all(identity for _, identity in named):
-            self._messages.add(named)
+        new = [self._add(call, first_run_index) for call in tool_calls(message) if self.identify(call) is None]
+        if all(identity for _, identity in names):
+            self._messages.add(names)
         return new
 
-    def all_in(self, message: GenAIMessage) -> list[_Call]:
+    def identify_all(self, message: GenAIMessage) -> list[_Call]:
         """Return the calls of a message, and remember them."""
-        named = calls_by_id(message)
-        calls = [self._by_id[name] for name in named if name in self._by_id]
-        if len(calls) == len(named):
+        names = calls_by_id(message)
+        calls = [self._by_id[name] for name in names if name in self._by_id]
+        if len(calls) == len(names):
             return calls
-        return [self.find(call) or self._add(call, 0) for call in tool_calls(message)]
+        return [self.identify(call) or self._add(call, 0) for call in tool_calls(message)]
 
-    def alone_in(self, message: GenAIMessage) -> list[_Call | None]:
+    def identify_in_own_exchange(self, message: GenAIMessage) -> list[_Call | None]:
         """Begin an exchange that consists of this message, and return its calls; None for an unknown call."""
         self.begin()
-        return [self.find(call) for call in tool_calls(message)] if calls_by_id(message) else []
+        return [self.identify(call) for call in tool_calls(message)] if calls_by_id(message) else []
 
-    def find(self, call: ToolCall) -> _Call | None:
-        """Find a known call by id, otherwise the first matching call not yet seen in this exchange; None without one.
+    def identify(self, call: ToolCall) -> _Call | None:
+        """Return the seen call with the id, otherwise the first equal call that this exchange did not have; None without one.
 
-        The call found is recorded as seen in this exchange, with its id.
+        This exchange and the id are recorded on the call.
         """
-        named = self._by_id.get((call.name, call.id))
-        if named is not None:
-            named.exchange = self._exchange
-            return named
+        seen_call = self._by_id.get((call.name, call.id))
+        if seen_call is not None:
+            seen_call.exchange = self._exchange
+            return seen_call
         for candidate in self._by_name.get(call.name, ()):
             if candidate.exchange != self._exchange and candidate.may_be(call):
-                return self._name(candidate, call)
+                return self._record(candidate, call)
         return None
 
     def _add(self, call: ToolCall, first_run_index: int) -> _Call:
         added = _Call(call, first_run_index, self._exchange)
         self._by_name.setdefault(call.name, []).append(added)
-        return self._name(added, call)
+        return self._record(added, call)
 
-    def _name(self, first_call: _Call, call: ToolCall) -> _Call:
-        first_call.exchange = self._exchange
+    def _record(self, seen_call: _Call, call: ToolCall) -> _Call:
+        seen_call.exchange = self._exchange
         if call.id:
-            first_call.ids[call.id.startswith(ITEM)] = call.id
-            self._by_id[call.name, call.id] = first_call
-        return first_call
+            seen_call.ids[call.id.startswith(ITEM)] = call.id
+            self._by_id[call.name, call.id] = seen_call
+        return seen_call
 
 
 class _Results:
@@ -323,10 +326,10 @@ class _Results:
 
     def __init__(self, view: UnitView, seen: _SeenCalls) -> None:
         self._view, self._seen = view, seen
-        self._ran: dict[tuple[str, str | None], ToolRun] = {}
+        self._runs_by_id: dict[tuple[str, str | None], ToolRun] = {}
         for tool in view.every_tool:
-            if tool.id and (tool.result is not None or (tool.name, tool.id) not in self._ran):
-                self._ran[tool.name, tool.id] = tool
+            if tool.id and (tool.result is not None or (tool.name, tool.id) not in self._runs_by_id):
+                self._runs_by_id[tool.name, tool.id] = tool
 
     def may_have(self, call: _Call) -> bool:
         """Return whether a tool ran for a call, or its result is known."""
@@ -336,23 +339,23 @@ class _Results:
         """Return the result of a call. None if it is unknown: by OpenTelemetry's conventions it is opt-in."""
         tool = self._run_by_id(call)
         if tool is None or tool.result is None:
-            if call in self._prompted:
-                return self._prompted[call]
+            if call in self._results_in_prompts:
+                return self._results_in_prompts[call]
             tool = self._runs_by_order.get(call)
         return None if tool is None or tool.result is None else as_text(tool.result)
 
     def _run_by_id(self, call: _Call) -> ToolRun | None:
         for identity in call.ids.values():
-            if (tool := self._ran.get((call.first.name, identity))) is not None:
+            if (tool := self._runs_by_id.get((call.first.name, identity))) is not None:
                 return tool
         return None
 
     @cached_property
-    def _prompted(self) -> dict[_Call, str]:
+    def _results_in_prompts(self) -> dict[_Call, str]:
         """The results in prompts. The last prompts are read first, because an agent's prompts repeat all earlier messages."""
         results: dict[_Call, str] = {}
         sought = [call for call in self._seen if (tool := self._run_by_id(call)) is None or tool.result is None]
-        for index, run in reversed([*enumerate(self._view.callers)]):
+        for index, run in reversed([*enumerate(self._view.every_model)]):
             for results_in in (self._results_by_id, self._results_by_position):
                 if not any(call.first_run_index <= index and call not in results for call in sought):
                     return results
@@ -363,41 +366,43 @@ class _Results:
     def _results_by_id(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
         """Yield the results in all messages of a run, matched by id.
 
-        Not only those of its turn, because some prompts contain only the messages that are new.
+        Messages of earlier turns are read, too, because some prompts contain only the messages that are new.
         """
-        for message in (*(run.asked if run.may_hold_calls else ()), *run.said):
+        for message in (*(run.input if run.may_have_tool_calls else ()), *run.output):
             for result in tool_responses(message):
-                if (made := self._calls_by_unique_id.get(result.tool_call_id)) is not None:
-                    yield made, result
+                if (call := self._calls_by_unique_id.get(result.tool_call_id)) is not None:
+                    yield call, result
 
     def _results_by_position(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
         """Yield the results in a run's turn, matched by the calls before them."""
         self._seen.begin()
-        slots, _ = match_results(sample_messages([*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]))
+        slots, _ = match_results(
+            sample_messages([*(messages_of_turn(run.input) if run.may_have_tool_calls else ()), *run.output])
+        )
         for call, result in (pair for slot in slots for pair in slot.answered):
-            if (known := self._seen.find(call)) is not None:
-                yield known, result
+            if (seen_call := self._seen.identify(call)) is not None:
+                yield seen_call, result
 
     @cached_property
     def _calls_by_unique_id(self) -> dict[str | None, _Call]:
-        named = [(identity, call) for call in self._seen for identity in call.ids.values()]
-        times = Counter(identity for identity, _ in named)
-        return {identity: call for identity, call in named if times[identity] == 1}
+        calls = [(identity, call) for call in self._seen for identity in call.ids.values()]
+        times = Counter(identity for identity, _ in calls)
+        return {identity: call for identity, call in calls if times[identity] == 1}
 
     @cached_property
     def _runs_by_order(self) -> dict[_Call, ToolRun]:
         """The runs of tools whose id belongs to no call: matched by name and arguments, or by name, each to one call."""
-        named = {(call.first.name, identity) for call in self._seen for identity in call.ids.values()}
-        loose = [tool for tool in self._view.every_tool if (tool.name, tool.id) not in named]
-        found: dict[_Call, ToolRun] = {}
-        for is_run in (_has_arguments, _may_be_run) if loose else ():
+        names = {(call.first.name, identity) for call in self._seen for identity in call.ids.values()}
+        unmatched = [tool for tool in self._view.every_tool if (tool.name, tool.id) not in names]
+        matched: dict[_Call, ToolRun] = {}
+        for is_run in (_has_arguments, _may_be_run) if unmatched else ():
             for call in self._seen:
-                if call in found or self._run_by_id(call) is not None:
+                if call in matched or self._run_by_id(call) is not None:
                     continue
-                if (tool := next(filter(partial(is_run, call), loose), None)) is not None:
-                    found[call] = tool
-                    loose.remove(tool)
-        return found
+                if (tool := next(filter(partial(is_run, call), unmatched), None)) is not None:
+                    matched[call] = tool
+                    unmatched.remove(tool)
+        return matched
 
 
 def _has_arguments(call: _Call, tool: ToolRun) -> bool:
@@ -409,7 +414,7 @@ def _may_be_run(call: _Call, tool: ToolRun) -> bool:
 
 
 def messages_of(tools: Sequence[ToolRun]) -> list[Message]:
-    """Return tool runs that no model called, as one message that calls them, first those with a result, then the results."""
+    """Return tool runs that no model called as one message with calls, first the calls with a result, and the results."""
     answered = [tool for tool in tools if tool.result is not None]
     calls = [_call_of(tool) for tool in (*answered, *(tool for tool in tools if tool.result is None))]
     results = [ToolMessage(content=as_text(tool.result), tool_call_id=tool.id) for tool in answered]

@@ -300,12 +300,12 @@ class LogsTopic:
 
     def _keep(self, value: bytes) -> None:
         counts = self._spans.counts
-        counts.came(len(value))
+        counts.count_request(len(value))
         if len(value) > self._most_bytes:
             counts.refuse("too_large")
             return
         try:
-            self._spans.take_logs(content_in_logs(value))
+            self._spans.accept_logs(content_in_logs(value))
         except Exception:  # noqa: BLE001  (bytes of anybody)
             counts.refuse("unreadable")
 

@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, Self
 
-from spanscore.capture.otlp.requests import EndpointCounts, StreamPosition
+from spanscore.capture.otlp.requests import EndpointCounts, StreamMessage
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, parse_request
 from spanscore.core.event_queue import steady_ns
@@ -178,7 +178,7 @@ def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -
     """Return the spans of a message, and count it; None if it is empty, larger than ``most_bytes``, or not a request."""
     if not value:
         return None
-    counts.came(len(value))
+    counts.count_request(len(value))
     try:
         if len(value) <= most_bytes:
             return parse_request(value)
@@ -213,7 +213,7 @@ class Topic:
         queue, streams = self.line.queue, self.spans.streams
         self._outlives = queue.is_durable if isinstance(queue, DurableQueue) else lambda key: False
         self._full = False
-        self._read: list[StreamPosition] = []  # messages of one partition, to be handed over
+        self._read: list[StreamMessage] = []  # messages of one partition, to be handed over
         self.offsets: dict[int, PartitionOffsets] = {}
         self._reported: Mapping[int, int] = {}
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
@@ -245,9 +245,9 @@ class Topic:
         if taken is None:
             self._then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
             return
-        arrived = self.spans.read(taken)
+        arrived = self.spans.classify_message(taken)
         if arrived is not None:
-            self._gather(StreamPosition(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
+            self._gather(StreamMessage(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
 
     def share(self, why: str) -> None:
         """Note the reason for which turns of a conversation may reach other workers; empty = they do not."""
@@ -257,19 +257,19 @@ class Topic:
         """Hand over the accepted messages. ``take`` keeps messages without scored spans until further messages arrive."""
         read, self._read = self._read, []
         if read:
-            self.spans.hand_over(read)
+            self.spans.accept_messages(read)
 
-    def _gather(self, read: StreamPosition) -> None:
+    def _gather(self, read: StreamMessage) -> None:
         if self._read and self._read[0].stream != read.stream:
             self.hand_over()
         self._read.append(read)
-        is_heavy = read.arrived.spans or read.arrived.copies
+        is_heavy = read.accepted.spans or read.accepted.copies
         if is_heavy or len(self._read) >= _TOGETHER:
             self.hand_over()
 
     def _then(self, work: Callable[[int], None]) -> None:
         self.hand_over()
-        self.spans.then(work)
+        self.spans.run_in_order(work)
 
     def set_clock(self, partition: int, what: Literal["reach_end", "stop", "go"]) -> None:
         """Record that a partition was read to its end (``reach_end``), or stop or restart the clock of its units."""

@@ -144,7 +144,7 @@ class ExportHandler:
 
     def count(self, reason: str) -> None:
         """Count a request that is refused, or whose client hung up."""
-        self.spans.counts.came(0)
+        self.spans.counts.count_request(0)
         self.spans.counts.refuse(reason)
 
     def overloaded(self) -> str | None:
@@ -162,10 +162,10 @@ class ExportHandler:
             parsed = parse_request(protobuf)
         except _UNFIT as error:
             return self._refuse_unfit(error, is_json=is_json)
-        counts.came(len(body))
+        counts.count_request(len(body))
         if self.proxy is not None:
             return self.proxy.forward_traces(request, protobuf, parsed)
-        self.spans.take(parsed)
+        self.spans.accept(parsed)
         if self.wait_until_durable is not None and not self.wait_until_durable():
             return self.refuse_for_now("spool", is_json=is_json)
         return _accepted("traces", parsed.rejected, is_json=is_json)
@@ -186,7 +186,7 @@ class ExportHandler:
     def _logs(self, request: ExportRequest) -> ExportResponse:
         """Read external scores and content of spans. Other records are accepted too: SDKs send all signals to one endpoint."""
         if self.proxy is not None:
-            self.spans.counts.came(len(request.body))
+            self.spans.counts.count_request(len(request.body))
             answer = self.proxy.forward_unchanged(request)
             if not answer.grpc:
                 with suppress(*_UNFIT):  # the backend has the unchanged request
@@ -196,7 +196,7 @@ class ExportHandler:
             size, results = self._read_logs(request)
         except _UNFIT as error:
             return self._refuse_unfit(error, is_json=request.is_json)
-        self.spans.counts.came(size)
+        self.spans.counts.count_request(size)
         return _accepted("logs", results.rejected, is_json=request.is_json)
 
     def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
@@ -206,12 +206,12 @@ class ExportHandler:
         if self.spans.external is not None:
             self.spans.external.read_logs(results)
         if results.content:
-            self.spans.take_logs(results.content)
+            self.spans.accept_logs(results.content)
         return len(body), results
 
     def _metrics(self, request: ExportRequest) -> ExportResponse:
         if self.proxy is not None:
-            self.spans.counts.came(len(request.body))
+            self.spans.counts.count_request(len(request.body))
             return self.proxy.forward_unchanged(request)
         message = "metrics are not accepted here; send them to the Collector or backend"
         return self.refuse("metrics", HTTPStatus.NOT_FOUND, message, is_json=request.is_json)

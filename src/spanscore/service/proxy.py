@@ -115,12 +115,12 @@ class Proxy:
         Applications send the copies, and the proxy never forwards them. A request without spans to hold and without copies is
         forwarded unchanged. ``body`` is the request's body in protobuf, uncompressed.
         """
-        claims = self._spans.look(parsed, keep=True)
+        claims = self._spans.classify(parsed, keep=True)
         withheld = [*claims.kept, *claims.private]  # spans to hold; copies for remote scoring
         answer = self._split(request, body, withheld) if withheld else self.forward_unchanged(request)
         if not answer.grpc:  # 0 = OK, also over HTTP: the backend accepted the other spans
             headers = self._forwarder.forwarded_headers(request.headers)
-            self._spans.take_in(claims, partial(forward_held, self._sender, headers))
+            self._spans.accept_classified(claims, partial(forward_held, self._sender, headers))
         return answer
 
     def forward_unchanged(self, request: ExportRequest) -> ExportResponse:

@@ -156,7 +156,7 @@ class TraceExplainer:
             by, raised = None, ""
             if claimed and role is not Role.OURS:
                 try:
-                    by = self.reader.translator.reads(data)
+                    by = self.reader.translator.normalizer_of(data)
                 except Exception as error:  # noqa: BLE001  (a translation of the user's; its message may quote)
                     raised = f"raised {type_name(error)}"
             yield _Seen(wire, data, role, claimed, by, raised)

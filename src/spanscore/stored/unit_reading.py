@@ -191,7 +191,7 @@ class UnitReader:
         return sorted(units, key=lambda stored: stored.unit.spans[0].start_ns)
 
     def _units(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> Iterator[StoredUnit]:
-        if self.claims.is_none(closed):
+        if self.claims.has_no_unit(closed):
             return
         came = {int.from_bytes(span.span_id): span for span in closed.spans}
         for unit in units_of(closed, self.translator, self.mended):
@@ -219,7 +219,7 @@ class UnitReader:
         first = next((span for span in order if span.no_content is None), unit.root)
         wire = None if first is None else came.get(first.span_id)
         spans = [] if wire is None else _read(wire)
-        return next((name for span in spans if (name := self.translator.reads(span)) is not None), "")
+        return next((name for span in spans if (name := self.translator.normalizer_of(span)) is not None), "")
 
 
 def reading_settings(config: Path | None) -> ScorerSettings:

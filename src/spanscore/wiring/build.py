@@ -47,7 +47,7 @@ from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import HOLD_ROOT_S, HOLD_S, ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
-from spanscore.samples.redaction import redacted
+from spanscore.samples.redaction import redact
 from spanscore.wiring.accounts import (
     Accounts,
     build_budget_ledger,
@@ -615,7 +615,7 @@ class Pipeline:
         if redactor is None:
             return safe_text(text)
         try:
-            return safe_text(self.box.run(lambda: redacted(text, redactor)))
+            return safe_text(self.box.run(lambda: redact(text, redactor)))
         except BaseException:  # noqa: BLE001  (SystemExit, too: only a text from the redactor is exported)
             return None
 

@@ -27,7 +27,7 @@ from spanscore.pipeline.evaluation import absent_fields
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.protocols import Metric
 from spanscore.samples.extraction import SEVERAL_TEXTS
-from spanscore.samples.normalizers.building import wire_of
+from spanscore.samples.normalizers.building import raw_attributes
 from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.wiring.metrics import dialects_of, fields_on_demand, image_limit_of
 
@@ -360,7 +360,7 @@ def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]
         unit = by_key.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
         if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):
             continue
-        names = (None if span.operation is None else translator.of_scope(span.scope) for span in unit.spans)
+        names = (None if span.operation is None else translator.normalizer_of_scope(span.scope) for span in unit.spans)
         spans = [ExplainedSpan.of(span, by, span, unit.key) for span, by in zip(unit.spans, names, strict=True)]
         explained = explainer.unit(unit, "the span above it is remote, or no normalizer reads it", {})
         entry |= {**asdict(explained), **entry, "spans": [asdict(span) for span in spans]}
@@ -443,7 +443,7 @@ def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
 
 def _find_values(span: SpanData) -> Iterator[_Held]:
     in_events = ((f"event {event}: {name}", value) for event, held in span.events for name, value in held.items())
-    for name, value in chain(wire_of(span).items(), in_events):
+    for name, value in chain(raw_attributes(span).items(), in_events):
         if name not in semconv.PLAIN_ATTRIBUTES or name == semconv.TOOL_NAME:
             as_json = f'"{value}"' if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
             yield span, name, as_json

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from spanscore import semconv
-from spanscore.capture.callback.model_metrics import ModelMetrics, announce, neighbours
+from spanscore.capture.callback.model_metrics import ModelMetrics, log_other_tracers, other_tracers
 from spanscore.capture.other_scorers import ScorerIdentity, recorded_by_others
 from spanscore.capture.whole_units import StoredUnits, SubmittedSamples
 from spanscore.core.job import ReplayState
@@ -168,7 +168,7 @@ class ReceiverSet:
         def begin() -> None:
             ready()
             if captures:
-                announce(neighbours())
+                log_other_tracers(other_tracers())
 
         handler = SpanCallbackHandler(
             line.intake, tracer=line.tracer, ready=begin, content=line.content, steps=capture.all_runs
@@ -199,10 +199,10 @@ class ReceiverSet:
         external = ExternalSpans(
             line.intake,
             scopes=Scopes(
-                translator.knows,
+                translator.names_scope,
                 listed=units.scopes,
                 ignored=units.ignore_scopes,
-                captures=self._is_at_work(),
+                records_langchain=self._is_recording(),
             ),
             translator=translator,
             ready=self._life.ready,
@@ -270,19 +270,19 @@ class ReceiverSet:
 
         return replaced
 
-    def _is_at_work(self) -> Callable[[], bool]:
+    def _is_recording(self) -> Callable[[], bool]:
         """Return a function that returns whether a callback records LangChain's runs now.
 
         The function has no strong reference to this object.
         """
         receivers, identity = ref(self), self._identity
 
-        def is_at_work() -> bool:
+        def is_recording() -> bool:
             installation = None if (own := receivers()) is None else own.installation
-            is_ours = installation is not None and installation.handler.is_at_work
+            is_ours = installation is not None and installation.handler.is_recording
             return is_ours or identity.is_among(recorded_by_others(identity))
 
-        return is_at_work
+        return is_recording
 
 
 def _connect_handler(line: Pipeline, make_recorder: Callable[..., Recorder], handler: SpanCallbackHandler) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from rich.console import Group
 
 from spanscore import semconv
-from spanscore.capture.callback.model_metrics import ModelMetrics, neighbours
+from spanscore.capture.callback.model_metrics import ModelMetrics, other_tracers
 from spanscore.core.job import (
     CONFIGURED,
     STATED,
@@ -587,7 +587,7 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
         queue=(len(pipeline.queue), pipeline.queue.capacity),
         hold={"parked": len(pipeline.hold), **pipeline.hold.released, "lost": pipeline.hold.lost},
         closed=lifecycle.closing.begun,
-        neighbours=neighbours(),
+        neighbours=other_tracers(),
         unpriced=_find_unpriced(pipeline),
         overflowed=_count_overflowed(receivers.models) + _count_overflowed(pipeline.telemetry),
         rates=_rates(pipeline, counted.eligible),

@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 from tests.capture.callback.tree import captured, tree
 from tests.live import QUESTION, a_line, identity_holds, open_roots, rag
 
-from spanscore.capture.callback.runs import is_over
+from spanscore.capture.callback.runs import has_ended
 from spanscore.capture.callback.spans import RunSpans
 from spanscore.core.event_queue import EventQueue
 from spanscore.scorer import pipeline_of
@@ -71,11 +71,11 @@ def test_a_task_is_over_when_it_is_done_or_forgotten_or_its_loop_is_closed():
     loop = asyncio.new_event_loop()
     done, hanging = loop.create_task(asyncio.sleep(0)), loop.create_task(asyncio.Event().wait())
     loop.run_until_complete(done)
-    before = [is_over(ref(done)), is_over(ref(hanging))]
+    before = [has_ended(ref(done)), has_ended(ref(hanging))]
     loop.close()
     hanging._log_destroy_pending = False  # asyncio would report it
 
-    assert (before, is_over(ref(hanging))) == ([True, False], True)
+    assert (before, has_ended(ref(hanging))) == ([True, False], True)
 
 
 # --- not before it is over ----------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def goes_on(run: Any, roots: int = 1) -> bool:
     """Whether the roots run still, once the span thread has looked for tasks that are over: those it would open."""
     assert run.scorer.flush(5)
     opened = sum(run.scorer.status().pending.values())
-    return (len(run.scorer.handler.memory.running()), opened) == (roots, 0)
+    return (len(run.scorer.handler.memory.unread_roots()), opened) == (roots, 0)
 
 
 async def read(stream: Any) -> None:
@@ -194,7 +194,7 @@ def test_a_root_whose_end_is_read_when_its_task_is_over_is_no_cancelled_one(monk
         return take(queue) if is_due else None
 
     monkeypatch.setattr(EventQueue, "take", withhold)
-    monkeypatch.setattr(RunSpans, "unseen", unseen)
+    monkeypatch.setattr(RunSpans, "starts_are_unobserved", unseen)
     with captured() as run:
         asyncio.run(rag().ainvoke(QUESTION, run.config()))
         ended.set()

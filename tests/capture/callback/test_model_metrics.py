@@ -22,7 +22,7 @@ from tests.live import QUESTION, Grounded, a_line, a_trace, looked_at, model, ra
 from tests.outputs.memory import Memory
 
 from spanscore import semconv
-from spanscore.capture.callback.model_metrics import ModelMetrics, who_counts
+from spanscore.capture.callback.model_metrics import ModelMetrics, tracer_with_metrics
 from spanscore.config import Capture, Outputs
 from spanscore.metrics import Finding
 from spanscore.scorer import pipeline_of
@@ -210,7 +210,7 @@ def test_who_makes_spans_only_does_not_count() -> None:
     openinference = "OpenInference (openinference.instrumentation.langchain)"
     openllmetry = "OpenLLMetry (opentelemetry.instrumentation.langchain)"
 
-    assert [who_counts(active) for active in ([], [openinference], [openinference, openllmetry])] == [
+    assert [tracer_with_metrics(active) for active in ([], [openinference], [openinference, openllmetry])] == [
         None,
         None,
         openllmetry,

@@ -10,7 +10,7 @@ from tests.live import QUESTION, Grounded, a_line, rag
 from tests.outputs.memory import Memory
 
 from spanscore import OnlineScorer, SingleTurnSample
-from spanscore.capture.callback.model_metrics import announce, neighbours
+from spanscore.capture.callback.model_metrics import log_other_tracers, other_tracers
 from spanscore.config import Capture
 
 NUMBERS = count()
@@ -27,17 +27,17 @@ def patched(monkeypatch):
 
 
 def test_alone_there_is_no_neighbour():
-    assert neighbours() == []
+    assert other_tracers() == []
 
 
 def test_a_patch_of_callback_managers_is_named_by_where_it_was_written(patched):
-    assert neighbours() == [patched]
+    assert other_tracers() == [patched]
 
 
 def test_a_wrapper_that_wraps_itself_is_looked_through_only_so_far(patched):
     BaseCallbackManager.__init__.__wrapped__ = BaseCallbackManager.__init__
 
-    assert neighbours() == [patched]
+    assert other_tracers() == [patched]
 
 
 def test_a_neighbour_is_said_once_however_many_scorers_and_runs(patched, caplog):
@@ -57,7 +57,7 @@ def test_a_neighbour_stands_in_the_status(patched):
 
 
 def test_nothing_is_said_when_there_is_nothing_to_say(caplog):
-    announce(neighbours())
+    log_other_tracers(other_tracers())
 
     assert caplog.records == []
 

@@ -183,7 +183,7 @@ def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, one_event:
     provider, options = SCENES[scene]
     trace, clock = a_trace(**provider), ManualClock(10**18)
     if not one_event:
-        monkeypatch.setattr(RunSpans, "unseen", property(lambda self: False))
+        monkeypatch.setattr(RunSpans, "starts_are_unobserved", property(lambda self: False))
     with by_hand(monkeypatch, options, trace) as scorer:
         thread = pipeline_of(scorer).span_thread
         thread.now_ns = clock

@@ -49,9 +49,9 @@ def test_a_span_is_claimed_by_its_scope_or_by_what_betrays_it(span: dict[str, st
 def test_what_most_claimed_spans_hold_is_known_of_scopes_that_are_not_alone() -> None:
     by, chat = claims(), a_wire_span("chat", scope="nobody knows it")
 
-    assert by.of(chat.origin).mostly
-    assert by.of(chat.origin).mostly in chat.raw
-    assert by.of(a_wire_span("chat", scope=semconv.SCOPE).origin).mostly == b""
+    assert by.of(chat.origin).usual_mark
+    assert by.of(chat.origin).usual_mark in chat.raw
+    assert by.of(a_wire_span("chat", scope=semconv.SCOPE).origin).usual_mark == b""
 
 
 def test_scopes_that_are_ignored_are_not_claimed() -> None:

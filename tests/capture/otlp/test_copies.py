@@ -54,7 +54,7 @@ def receiver_of(scorer: Any, *, trusted: bool = True, units: Units = ENDLESS) ->
 def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> None:
     with a_line(Grounded(), Slow(0, "other"), sample_rate=0.0) as (scorer, trace):
         unit = make_unit()
-        receiver_of(scorer).take(parse_request(copy_of(unit, "grounded")))
+        receiver_of(scorer).accept(parse_request(copy_of(unit, "grounded")))
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -68,7 +68,7 @@ def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> N
 
 def test_who_has_no_token_decides_nothing() -> None:
     with a_line(sample_rate=0.0) as (scorer, _):
-        receiver_of(scorer, trusted=False, units=Units(idle_timeout=0.05)).take(
+        receiver_of(scorer, trusted=False, units=Units(idle_timeout=0.05)).accept(
             parse_request(copy_of(make_unit(), "grounded"))
         )
         assert scorer.flush(10)
@@ -82,7 +82,7 @@ def test_a_copy_that_is_sent_again_is_scored_once() -> None:
     with a_line() as (scorer, trace):
         receiver, copy = receiver_of(scorer), copy_of(make_unit(), "grounded")
         for _ in range(3):
-            receiver.take(parse_request(copy))
+            receiver.accept(parse_request(copy))
             assert scorer.flush(10)
 
         assert len(trace.named("evaluation")) == 1
@@ -93,7 +93,7 @@ def test_a_copy_that_is_sent_again_is_scored_once() -> None:
 def test_copies_in_one_request_are_units_each_and_other_spans_are_as_ever() -> None:
     with a_line() as (scorer, trace):
         request = b"".join(copy_of(make_unit(), "grounded") for _ in range(5))
-        receiver_of(scorer).take(parse_request(request))
+        receiver_of(scorer).accept(parse_request(request))
         assert scorer.flush(10)
 
     assert len({span.context.trace_id for span in trace.named("evaluation")}) == 5
@@ -101,7 +101,7 @@ def test_copies_in_one_request_are_units_each_and_other_spans_are_as_ever() -> N
 
 def test_a_metric_that_is_not_here_is_reported_and_the_others_go_on() -> None:
     with a_line() as (scorer, _):
-        receiver_of(scorer).take(
+        receiver_of(scorer).accept(
             parse_request(copy_of(make_unit(), "grounded", "nobody") + copy_of(make_unit(), "nobody"))
         )
         assert scorer.flush(10)
@@ -114,7 +114,7 @@ def test_a_metric_that_is_not_here_is_reported_and_the_others_go_on() -> None:
 def test_a_broken_copy_spoils_no_other() -> None:
     with a_line() as (scorer, _):
         bad = copy_of(make_unit(), "grounded").replace(b"c0000000000000 gold users", b"no threshold of a rule at")
-        receiver_of(scorer).take(parse_request(bad + copy_of(make_unit(), "grounded")))
+        receiver_of(scorer).accept(parse_request(bad + copy_of(make_unit(), "grounded")))
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -125,7 +125,7 @@ def test_a_broken_copy_spoils_no_other() -> None:
 def test_a_submitted_sample_is_scored_as_it_is() -> None:
     sample = SingleTurnSample(user_input="Where?", response=ANSWER, retrieved_contexts=[CONTEXT])
     with a_line() as (scorer, trace):
-        receiver_of(scorer).take(parse_request(copy_of(make_unit(), "grounded", samples=Samples.of(sample))))
+        receiver_of(scorer).accept(parse_request(copy_of(make_unit(), "grounded", samples=Samples.of(sample))))
         assert scorer.flush(10)
 
     assert [span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in trace.named("evaluation")] == [1.0]

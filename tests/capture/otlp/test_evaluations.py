@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.capture.otlp.results import EVALUATOR, logs, make_span, put, result, taken_of
 
 from spanscore import semconv
-from spanscore.capture.otlp.external_scores import MARKS, ExternalResult, holds, results_in_logs, results_on
+from spanscore.capture.otlp.external_scores import MARKS, ExternalResult, contains_mark, results_in_logs, results_on
 from spanscore.core.codecs.otlp_request import UnreadableRequest
 
 OPENINFERENCE = {
@@ -175,8 +175,8 @@ def test_a_request_that_is_none_says_so() -> None:
 def test_a_mark_is_found_wherever_it_is_and_nowhere_else(before: bytes, mark: bytes, behind: bytes, times: int) -> None:
     body = before + (mark[:1] * 50 + mark[:4]) * times + behind
 
-    assert holds(body, mark) == (mark in body)
-    assert holds(before + mark[:1] * 300 + mark + behind, mark)
+    assert contains_mark(body, mark) == (mark in body)
+    assert contains_mark(before + mark[:1] * 300 + mark + behind, mark)
 
 
 @given(st.binary(max_size=300))

@@ -33,7 +33,7 @@ class ExternalReading:
         self.sums[name, labels] += amount
 
     def send(self, *spans: Span, scope: str = "an.app") -> None:
-        self.served.receiver.take(taken_of(*spans, scope=scope))
+        self.served.receiver.accept(taken_of(*spans, scope=scope))
         self.served.read()
 
     def send_results(self, *results: dict[str, Any]) -> None:

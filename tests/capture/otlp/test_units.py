@@ -15,7 +15,7 @@ from tests.capture.otlp.builders import CLIENT, FRAMEWORK, a_wire_span, taken
 from spanscore import semconv
 from spanscore.capture.intake import Intake
 from spanscore.capture.otlp.claims import WireClaims
-from spanscore.capture.otlp.requests import StreamPosition
+from spanscore.capture.otlp.requests import StreamMessage
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.event_queue import EventQueue
@@ -82,7 +82,7 @@ class Served:
 
     def send(self, *spans: WireSpan, to: Ways | None = None) -> list[WireSpan]:
         """Send a request and have it read; return the kept spans."""
-        kept = self.receiver.take(taken(spans), to)
+        kept = self.receiver.accept(taken(spans), to)
         self.read()
         return list(kept)
 
@@ -214,9 +214,9 @@ def test_who_reads_gets_the_traces_of_a_message_but_for_evaluations(rate: float)
     root = agent(trace=1)
     spans = (tool(root), root, a_wire_span(None, trace=2), a_wire_span(trace=3, scope=semconv.SCOPE))
 
-    arrived = served.receiver.read(taken(spans))
+    arrived = served.receiver.classify_message(taken(spans))
     assert arrived is not None
-    served.receiver.hand_over([StreamPosition("a partition", 0, arrived, reported.append)])
+    served.receiver.accept_messages([StreamMessage("a partition", 0, arrived, reported.append)])
     served.read()
 
     assert reported == [{number.to_bytes(16) for number in (1, 2)}]
@@ -337,17 +337,17 @@ def test_an_inbox_that_nobody_reads_is_full() -> None:
     served = Served()
 
     for _ in range(10):
-        served.receiver.take(taken([agent()]))
+        served.receiver.accept(taken([agent()]))
 
     assert served.receiver.overloaded() == "event_queue"
 
 
 def test_traces_that_nobody_has_read_are_open_too() -> None:
     served, root = Served(traces=2), agent()
-    served.receiver.take(taken([root, tool(root)]))
+    served.receiver.accept(taken([root, tool(root)]))
     assert served.receiver.overloaded() is None
 
-    served.receiver.take(taken([agent(trace=2)]))
+    served.receiver.accept(taken([agent(trace=2)]))
     assert served.receiver.overloaded() == "traces"
 
     served.read()

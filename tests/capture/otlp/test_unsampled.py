@@ -39,10 +39,10 @@ def dropped_unless(may: Callable[[WireSpan], bool]) -> Callable[[bytes, SpanPlac
 def sorted_out(spans: Spans, may: Callable[[WireSpan], bool]) -> tuple[list[UnsampledUnit], Spans]:
     """Return the unsampled units of a request, and its other spans."""
     request = taken(span for span, _ in spans)
-    sorting = RequestPartition(request, dropped_unless(may))
+    partition = RequestPartition(request, dropped_unless(may))
     for (origin, places), (_, claimed) in zip(request.places[::-1], spans[::-1], strict=True):
-        sorting.read(origin, places, None if claimed else lambda *_: None)
-    return sorting.unsampled, sorting.others[::-1]
+        partition.read(origin, places, None if claimed else lambda *_: None)
+    return partition.unsampled, partition.other_spans[::-1]
 
 
 def test_below_an_unsampled_root_no_claimed_span_keeps_its_bytes() -> None:
@@ -67,13 +67,13 @@ def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
 def test_what_waits_of_a_request_is_counted_by_traces_and_bytes() -> None:
     root, chosen, lost = a_wire_span(trace=1), a_wire_span(trace=2), a_wire_span("chat", trace=3, parent=a_wire_span())
     request = taken([root, chosen, lost, a_wire_span(None, trace=4)])
-    sorting = RequestPartition(request, dropped_unless(lambda span: span == chosen))
+    partition = RequestPartition(request, dropped_unless(lambda span: span == chosen))
     for number, (origin, places) in enumerate(request.places):
-        sorting.read(origin, places, None if number < 3 else lambda *_: None)
+        partition.read(origin, places, None if number < 3 else lambda *_: None)
 
-    assert sorting.traces == {span.trace_id for span in (root, chosen, lost)}
-    assert sorting.beside == {(4).to_bytes(16)}
-    assert sorting.size == len(chosen.raw) + len(lost.raw)
+    assert partition.traces == {span.trace_id for span in (root, chosen, lost)}
+    assert partition.other_traces == {(4).to_bytes(16)}
+    assert partition.size == len(chosen.raw) + len(lost.raw)
 
 
 def test_a_unit_below_a_request_of_the_web_is_sampled_by_its_own_id() -> None:

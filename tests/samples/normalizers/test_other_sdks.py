@@ -93,7 +93,7 @@ def test_a_conversation_is_known_by_its_id(scope: str) -> None:
 
 
 def test_a_scope_is_known_whole_and_not_by_its_first_letters() -> None:
-    knows = SpanNormalizers().knows
+    knows = SpanNormalizers().names_scope
 
     assert [knows(scope) for scope in ("ai", "mlflow.tracing.provider", "openlit.otel.tracing")] == [True] * 3
     assert [knows(scope) for scope in ("aiohttp-client", "airflow", "mlflowish")] == [False] * 3

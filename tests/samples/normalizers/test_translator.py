@@ -27,7 +27,7 @@ from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.openinference import OpenInference
-from spanscore.samples.normalizers.registry import TRANSLATIONS, NormalizedUnit, SpanNormalizers
+from spanscore.samples.normalizers.registry import TRANSLATIONS, NormalizerCounts, SpanNormalizers
 from spanscore.testing import make_span
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
@@ -71,7 +71,7 @@ def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it
     translator.translate(external(both))
     translator.translate(external({**both, **GENAI_CHAT}))
 
-    assert translator.counted() == {"openinference": NormalizedUnit(1, 0), "genai": NormalizedUnit(1, 0)}
+    assert translator.counted() == {"openinference": NormalizerCounts(1, 0), "genai": NormalizerCounts(1, 0)}
 
 
 def test_steps_which_have_no_text_of_their_own_are_not_counted() -> None:
@@ -96,8 +96,8 @@ def test_scopes_are_known_before_anything_else_is() -> None:
     known = ["openinference.instrumentation.langchain", LANGCHAIN, "opentelemetry.instrumentation.openai.v1"]
     translator = SpanNormalizers()
 
-    assert [translator.knows(scope) for scope in known] == [True, True, True]
-    assert [translator.knows(scope) for scope in ("", "my.app", "opentelemetry.instrumentation.requests")] == [
+    assert [translator.names_scope(scope) for scope in known] == [True, True, True]
+    assert [translator.names_scope(scope) for scope in ("", "my.app", "opentelemetry.instrumentation.requests")] == [
         False
     ] * 3
 
@@ -115,8 +115,8 @@ def test_ones_own_is_asked_first_and_its_scopes_are_known() -> None:
 
     translator.translate(external(OPENINFERENCE_CHAT, "shop"))
 
-    assert translator.knows("shop.checkout")
-    assert translator.counted() == {"shop": NormalizedUnit(1, 0)}
+    assert translator.names_scope("shop.checkout")
+    assert translator.counted() == {"shop": NormalizerCounts(1, 0)}
 
 
 def test_what_is_no_translation_is_refused() -> None:
@@ -237,8 +237,8 @@ def test_it_says_how_often_content_was_cut_and_which_limit_to_raise() -> None:
 def test_the_translation_that_is_named_is_the_one_that_reads_the_span() -> None:
     both = external({**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"})
 
-    assert SpanNormalizers().reads(both) == "openinference"
-    assert SpanNormalizers().reads(external({"http.route": "/"})) is None
+    assert SpanNormalizers().normalizer_of(both) == "openinference"
+    assert SpanNormalizers().normalizer_of(external({"http.route": "/"})) is None
 
 
 def test_the_newest_form_is_read_where_there_are_several() -> None:

@@ -1,8 +1,9 @@
 """The callback handler that applications attach to LangChain. It captures runs with little work on the application's thread.
 
 A run costs a look-up of its id, a reading of the clock, a snapshot if its content is needed, and one append to the event queue
-at its end. A root has its real ids, head-sampling decision and ambient parent immediately. The span thread creates the spans
-later, with their true times. Parents come from ``parent_run_id``; no context is attached.
+at its end. A root gets its ids, its parent from OpenTelemetry's context and its head-sampling decision immediately. The span
+thread (``Recorder``) creates the spans later, with their true times. The parent of any other run is the run of
+``parent_run_id``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
 from spanscore import semconv
-from spanscore.capture.callback.langchain_frames import give_back_the_start, is_awaited, own_task
-from spanscore.capture.callback.runs import Event, Root, Run, RunTable, each_once, thread_or_task
-from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
+from spanscore.capture.callback.langchain_frames import is_awaited, own_task, pass_on_start
+from spanscore.capture.callback.runs import Event, Root, Run, RunTable, take_each, thread_or_task
+from spanscore.capture.callback.spans import RunSpans, conversation_of, is_stop
 from spanscore.capture.intake import Intake
-from spanscore.capture.other_scorers import ScorerIdentity, borrow, handlers
+from spanscore.capture.other_scorers import ScorerIdentity, find_shared_root, handlers
 from spanscore.core import context
 from spanscore.core.codecs import snapshot as codec
 from spanscore.core.codecs.snapshot import estimate_size
@@ -36,23 +37,24 @@ from spanscore.core.span import SamplingContext
 from spanscore.protocols import Receiver
 
 _HISTORY_STEP: Final = "load_history"
-"""Step of RunnableWithMessageHistory that returns the earlier messages, which are otherwise found only in prompts."""
+"""Step of RunnableWithMessageHistory that returns the earlier messages, which otherwise only prompts contain."""
 _NO_AGENT: Final = object()
 
-_ids: ContextVar[Mapping[tuple[int, int], int]] = ContextVar("spanscore_run_ids", default={})  # noqa: B039  (never changed)
-"""Handler and LangChain's run id → internal id of the handler's root in this context."""
+_internal_ids: ContextVar[Mapping[tuple[int, int], int]] = ContextVar("spanscore_run_ids", default={})  # noqa: B039  (never changed)
+"""(``id`` of the handler, LangChain's run id) → internal id of the handler's root in this context."""
 
 _MOST_KEPT: Final = 100
-"""Maximum number of ended runs that wait for the end of their root, because an agent's root may end hours later."""
+"""Maximum number of end events that are kept until the end of their root, because an agent may run for hours."""
 _RUN_BYTES: Final = 1_500
-"""Approximate size of such a waiting run without content: the metadata of its start and the usage of its answer."""
+"""Approximate size of a kept event without content: the metadata of its run's start and the usage of its answer."""
 _MOST_KEPT_BYTES: Final = _MOST_KEPT * _RUN_BYTES
-"""Limit of the bytes of such runs with content, because the event queue counts them only when it has them."""
+"""Maximum size of a root's kept events. The limit is needed because the event queue does not count them."""
 _LANGGRAPH: Final = "langgraph.callbacks"
-"""Module that LangGraph loads before any graph can run; older versions have no such events."""
+"""Module of LangGraph's handler class, which is loaded before any graph can run; older versions have none."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
-"""Class in langgraph.errors: interrupts and hand-overs to a parent graph are raised as exceptions, but are no errors."""
+"""Base class in langgraph.errors of exceptions that are no errors: interrupts, and commands for a parent graph."""
 _HAND_OVER: Final = "ParentCommand"
+"""Its subclass for commands for a parent graph."""
 
 
 class SpanCallbackHandler(BaseCallbackHandler):
@@ -64,20 +66,20 @@ class SpanCallbackHandler(BaseCallbackHandler):
     Args:
         intake: the intake to use first; ``connect`` replaces it.
         tracer: function that returns the tracer of the capture scope; called once, before the first root.
-        ready: called before the first root (of each process): starts the span thread.
+        ready: called before the first root of each process; it starts the span thread.
         content: whether content is exported, and therefore needed for every unit.
         steps: whether prompts, parsers and lambdas also get spans.
 
     Attributes:
-        receiver: reader of the events, created from this handler, which it sets here.
+        receiver: the ``Recorder`` of the events; it is created from this handler, and sets this attribute.
         identity: identity of the scorer, for other scorers in the process.
         others: handlers of other scorers.
         is_installed: function that returns whether LangChain attaches this handler to every chain.
         installed_ns: time at which this handler was last installed on every chain; 0 = never.
         attaches_tools: whether the span of a tool is the current one while the tool runs.
-        holder: object that this handler and the scorer keep alive; when it dies, no run can come any more.
-        max_roots: number of remembered roots; above it, the oldest is abandoned.
-        memory: the runs. The span thread refers to this only, so that it does not keep the handler alive.
+        holder: object to which this handler and the scorer refer. After it is deleted, no further run can come.
+        max_roots: maximum number of running roots; above it, the oldest is abandoned.
+        memory: table of the runs, to which the span thread refers.
     """
 
     run_inline = True
@@ -112,32 +114,32 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self.connect(intake)
         self.identity = ScorerIdentity()
         self.is_installed: Callable[[], bool] = lambda: False
-        handlers.join(self)
+        handlers.add(self)
 
     def connect(self, intake: Intake) -> None:
-        """Use this intake from now on, without a run: roots that are open at a fork never end in the child."""
+        """Use this intake from now on, and forget all runs. In a forked child, the runs of the parent process never end."""
         self._intake, self._event_queue, self._sampler = intake, intake.event_queue, intake.sampler
-        self.admission, self._turns = intake.admission, intake.turns
+        self.ledger, self._session_ids = intake.ledger, intake.session_ids
         self.memory = RunTable(self.memory.closed, self.memory.why_closed)
         self._runs, self._roots = self.memory.runs, self.memory.roots
         self.forget = self.memory.forget
 
     def forget_previews(self) -> None:
-        """Decide on the next roots by the sampler in force, because another sampler decided on ids that were drawn ahead."""
+        """Forget the ids that were drawn ahead, because a sampler that is no longer in force decided on them."""
         if self.memory.spans is not None:
-            self.memory.spans.preview_by(self._sampler.preview_trace)
+            self.memory.spans.use_preview(self._sampler.preview_trace)
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether runs are recorded, or will be."""
+    def is_recording(self) -> bool:
+        """Whether the handler records runs: it has recorded one, or is installed, and was not closed."""
         return not self.memory.closed and (self.memory.units > 0 or self.is_installed())
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None if it is unknown or forgotten."""
-        key = self.memory.root_unit(self.id_here(run_id))
+        key = self.memory.unit_of_root(self.id_in_context(run_id))
         return None if key is None else key.trace_id
 
-    def id_here(self, run_id: UUID) -> int:
+    def id_in_context(self, run_id: UUID) -> int:
         """Return the internal id of a run that has this id in the current context."""
         return run_id.int
 
@@ -165,9 +167,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
     ) -> None:
         """Open a root, or record a step."""
         try:
-            parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
-            if parent is not None and (name == _HISTORY_STEP or parent.root.asked is None):
-                _note_step(parent.root, run_id.int, name, inputs)
+            parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._running_parent()
+            if parent is not None and (name == _HISTORY_STEP or parent.root.human_message is None):
+                _record_step(parent.root, run_id.int, name, inputs)
             agent = metadata is not None and metadata.get("lc_agent_name", _NO_AGENT) == name
             if parent is not None and not agent and not self._steps:  # most runs are this
                 if run_id.int not in self._runs:
@@ -223,7 +225,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def _mark_interrupted(self, event: Any, interrupted: bool) -> None:
         run_id = getattr(event, "run_id", None)
-        run = self._runs.get(self.id_here(run_id)) if run_id is not None else None
+        run = self._runs.get(self.id_in_context(run_id)) if run_id is not None else None
         if run is not None:
             run.root.interrupted = interrupted
 
@@ -239,19 +241,19 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Record a text model's start, and make sure that other handlers also get it."""
-        give_back_the_start(SpanCallbackHandler)
+        pass_on_start(SpanCallbackHandler)
         self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, kwargs)
 
     def _model_start(
-        self, operation: str, serialized: Any, prompts: Any, run_id: UUID, parent_run_id: UUID | None, about: Any
+        self, operation: str, serialized: Any, prompts: Any, run_id: UUID, parent_run_id: UUID | None, arguments: Any
     ) -> None:
         try:
             take = codec.snapshot_messages if operation is semconv.CHAT else codec.snapshot
-            name = about.get("name") or (serialized or {}).get("name") or "model"
-            metadata = about.get("metadata")
+            name = arguments.get("name") or (serialized or {}).get("name") or "model"
+            metadata = arguments.get("metadata")
             run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, prompts)
             if run is not None:
-                run.details = (metadata, about.get("invocation_params"))
+                run.details = (metadata, arguments.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_start", fault)
 
@@ -299,7 +301,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             if run is not None:
                 run.details = kwargs.get("tool_call_id")
                 if self.attaches_tools and run is not run.root and self.memory.spans is not None:
-                    self.memory.spans.attach(run)
+                    self.memory.spans.make_current(run)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_start", fault)
 
@@ -315,20 +317,21 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
     ) -> Run | None:
-        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
+        """Open a root or a child. ``take`` makes a snapshot of ``input_``."""
+        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._running_parent()
         if parent is None:
             return self._begin(run_id, operation, name, metadata, take, input_)
         return self._child(run_id, parent, operation, name, metadata, take, input_)
 
-    def _around(self) -> Run | None:
-        """Return the running run in whose context a run without a parent starts; None at the top.
+    def _running_parent(self) -> Run | None:
+        """Return the running run in whose context a run without a parent starts; None outside of any run.
 
-        ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, a fallback that is
-        called alone would be a unit, and so would each model that it tries.
+        ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, each model that a
+        fallback tries would be a unit besides the fallback.
         """
         config = var_child_runnable_config.get()
         parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
-        parent = self._runs.get(self.id_here(parent_run_id)) if parent_run_id is not None else None
+        parent = self._runs.get(self.id_in_context(parent_run_id)) if parent_run_id is not None else None
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
     def _begin(
@@ -338,20 +341,22 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
         ``langchain_id`` is LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
         """
-        if run_id in self._roots and (self._is_start(run_id, metadata, input_) or not self._is_left(run_id)):
+        if run_id in self._roots and (
+            self._is_repeated_start(run_id, metadata, input_) or not self._free_run_id(run_id)
+        ):
             return self._begin_another(run_id, operation, name, metadata, take, input_)
-        now = time_ns()
+        now_ns = time_ns()
         if len(self._roots) >= self.max_roots:
-            self._give_up_oldest(now)
+            self._abandon_oldest(now_ns)
         if not self._observes_graphs and _LANGGRAPH in sys.modules:
             self._observes_graphs = True
             _observe_graphs(self)
-        root = Root(run_id, operation, name, now)
+        root = Root(run_id, operation, name, now_ns)
         self._runs[run_id] = self._roots[run_id] = root
         root.details = metadata
-        root.given = metadata, input_, thread_or_task()
+        root.start_event = metadata, input_, thread_or_task()
         root.session = context.current_session()
-        root.ignored = True  # stays if a processor of the application raises in the next line
+        root.ignored = True  # in case code of the application raises in the next line
         root.ignored = not self._admit(root, langchain_id)
         if root.ignored or root.key is None:
             return None
@@ -360,60 +365,65 @@ class SpanCallbackHandler(BaseCallbackHandler):
         root.record_content = root.may_be_scored or self.content
         if root.record_content:
             root.input = take(input_)
-            root.asked = None
+            root.human_message = None
             root.expected = context.current_expectation()
         root.task = own_task()
         self.memory.units += 1
-        self._announce(root)
+        self._send_start(root)
         return root
 
-    def _begin_another(self, run_id: int, *about: Any) -> Root | None:
+    def _begin_another(
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any
+    ) -> Root | None:
         """Open a root under an internal id, unless this start event has already opened a root."""
-        if self._is_start(run_id, about[2], about[4]):
+        if self._is_repeated_start(run_id, metadata, input_):
             return None
-        if not isinstance(self, _ContextRoutedHandler):  # only now, so that other handlers' events do not pay for it
+        if not isinstance(self, _ContextRoutedHandler):  # only now, because the routing costs time at each event
             _subclass(self, _ContextRoutedHandler, type(self))
-        own_id = uuid4().int
-        _ids.set({**_ids.get(), (id(self), run_id): own_id})
-        return self._begin(own_id, *about, langchain_id=run_id)
+        internal_id = uuid4().int
+        _internal_ids.set({**_internal_ids.get(), (id(self), run_id): internal_id})
+        return self._begin(internal_id, operation, name, metadata, take, input_, langchain_id=run_id)
 
-    def _is_start(self, run_id: int, metadata: Any, input_: Any) -> bool:
-        """Return whether a start event repeats the root's own: LangChain calls a handler twice that is attached twice."""
+    def _is_repeated_start(self, run_id: int, metadata: Any, input_: Any) -> bool:
+        """Return whether a start event is the root's own once more: LangChain calls a handler twice if it is attached twice."""
         root = self._roots.get(run_id)
-        inputs = None if root is None else root.given
-        return inputs is not None and inputs[0] is metadata and inputs[1] is input_
+        event = None if root is None else root.start_event
+        return event is not None and event[0] is metadata and event[1] is input_
 
-    def _is_left(self, run_id: int) -> bool:
-        """Return whether this id has no running root. A root of the same thread or task never ended: it is abandoned."""
+    def _free_run_id(self, run_id: int) -> bool:
+        """Abandon the root of this id if the same thread or task began it: that root can no longer end.
+
+        Return False if a root with this id is still running.
+        """
         root = self._roots.get(run_id)
-        if root is None or root.given is None:
+        if root is None or root.start_event is None:
             return True
-        if root.given[2] != thread_or_task():
+        if root.start_event[2] != thread_or_task():
             return False
         self._roots.pop(run_id, None)
-        self._give_up(root, time_ns())
+        self._abandon(root, time_ns())
         return True
 
-    def _announce(self, root: Root) -> None:
-        """Send a root's start to the span thread; if no processor observes starts, the end of the root is sent only."""
+    def _send_start(self, root: Root) -> None:
+        """Send a root's start to the span thread. If no span processor observes starts, only the root's end is sent."""
         spans = self.memory.spans
-        if self._turns is not None or spans is None or root.shared is not None or not spans.unseen:
+        if self._session_ids is not None or spans is None or root.shared is not None or not spans.starts_are_unobserved:
             self._event_queue.put(self.receiver, (root, 0, None, None), never_drop=True)
         else:
             root.kept_events = []
-            self._event_queue.wake_sleeper()  # so that the root is closed even if its end never comes
+            self._event_queue.wake_sleeper()  # so that the span thread ends the root even if LangChain reports no end
 
     def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
-        """Return the sampling facts of a root that begins, and announce its conversation."""
+        """Return the sampling facts of a root that begins, and record the start of a turn of its conversation."""
         assert root.key is not None
         facts = SamplingContext(
             root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata or {}
         )
-        if self._turns is None:
+        if self._session_ids is None:
             return facts
         conversation = conversation_of(root) or ""
         if conversation:
-            self._turns.record_start(conversation, root.start_ns, root.shared or frozenset())
+            self._session_ids.record_start(conversation, root.start_ns, root.shared or frozenset())
         return facts._replace(conversation_id=conversation)
 
     def _admit(self, root: Root, langchain_id: int) -> bool:
@@ -428,20 +438,20 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if not self._event_queue.admits():
             self._intake.reject(Outcome.EVENT_QUEUE_FULL, self._conversation(root))
             return False
-        left = borrow(self, root, langchain_id) if self.others else None
-        if left is not None and not left:
+        own_metrics = find_shared_root(self, root, langchain_id) if self.others else None
+        if own_metrics is not None and not own_metrics:  # other scorers score all metrics
             return False
         spans = self.memory.spans
         if spans is None:
             self._ready()
             spans = self.memory.spans = RunSpans(self._tracer(), self._sampler.preview_trace)
-        if left is None and not spans.decide(root, ambient):
+        if own_metrics is None and not spans.decide(root, ambient):
             self._intake.reject(Outcome.TRACE_NOT_SAMPLED, self._conversation(root))
             return False
         return True
 
     def _conversation(self, root: Root) -> str | None:
-        return None if self._turns is None else conversation_of(root)
+        return None if self._session_ids is None else conversation_of(root)
 
     def _child(
         self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any
@@ -465,10 +475,10 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _fail(self, run_id: int, error: BaseException, response: Any, inputs: Any) -> None:
         run = self._runs.get(run_id)
         if run is not None:
-            real = _error_of(run.root, error)
-            if run.id != run_id and real is not None and not was_stopped(real):
+            fault = _error_of(run.root, error)
+            if run.id != run_id and fault is not None and not is_stop(fault):
                 run.root.failed_inside = True
-            self._end(run_id, codec.snapshot_generation, response, real, inputs)
+            self._end(run_id, codec.snapshot_generation, response, fault, inputs)
 
     def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
         run = self._runs.get(run_id)
@@ -485,47 +495,47 @@ class SpanCallbackHandler(BaseCallbackHandler):
         run.ended = True
         snapshot = None
         if output is not None:
-            if take is codec.snapshot_generation:  # without content, only its usage
+            if take is codec.snapshot_generation:  # its usage is needed even without content
                 snapshot = take(output, content=root.record_content)
             elif root.record_content:
                 snapshot = take(output)
         if inputs is not None and root.record_content:
             run.input = codec.snapshot(inputs)
         if run is not root:
-            self._put_child(run, snapshot, error)
+            self._send_child(run, snapshot, error)
         else:
-            self._put_root(root, snapshot, error, streamed=inputs is not None)
+            self._send_root(root, snapshot, error, streamed=inputs is not None)
 
-    def _put_root(self, root: Root, snapshot: Any, error: BaseException | None, *, streamed: bool) -> None:
+    def _send_root(self, root: Root, snapshot: Any, error: BaseException | None, *, streamed: bool) -> None:
         if root.detached:
             self.forget(root)
             return
         self._roots.pop(root.id, None)
-        root.given = None
-        runs_on = streamed and any(run is None or not run.ended for run in list(root.open.values()))
-        if error is None and runs_on and not is_awaited():
+        root.start_event = None
+        has_open_runs = streamed and any(run is None or not run.ended for run in list(root.open.values()))
+        if error is None and has_open_runs and not is_awaited():
             error = GeneratorExit()  # a sync stream that its reader left ends before its steps
         if self._event_queue.is_full():  # events of the root may have been dropped, so its unit will not be scored
-            root.broken, root.input, snapshot = True, None, None
-            if root.record_content:  # drop its kept events, too
+            root.incomplete, root.input, snapshot = True, None, None
+            if root.record_content:
                 root.kept_events, root.kept_bytes = None, 0
         size_bytes = root.kept_bytes + _size_bytes(root, snapshot)
         self._event_queue.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, never_drop=True)
 
-    def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
+    def _send_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
         root, event = run.root, (run, time_ns(), snapshot, error)
         if run.tool_context is not None:
             run.tool_context.end()
         if root.kept_events is not None:
             self._keep(root, root.kept_events, event)
         elif not root.detached:
-            self._put(event, _size_bytes(run, snapshot))
+            self._send(event, _size_bytes(run, snapshot))
 
     def _keep(self, root: Root, events: list[Event], event: Event) -> None:
-        """Keep the end of a run until the end of its root, within limits.
+        """Keep the end of a run until the end of its root. Above a limit, send all kept ends.
 
-        There is no lock. A reader first removes the list from the root, and this method checks for that after it has kept an
-        event, so that no event is lost.
+        There is no lock: the span thread first removes the list from the root, and this method checks for that after it has
+        appended an event, so that no event is lost.
         """
         run, _, snapshot, _ = event
         root.kept_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
@@ -535,82 +545,86 @@ class SpanCallbackHandler(BaseCallbackHandler):
             if len(events) < _MOST_KEPT and root.kept_bytes < _MOST_KEPT_BYTES:
                 return
             root.kept_events = None
-        for kept in each_once(events):
-            size_bytes, root.kept_bytes = root.kept_bytes, 0  # the first event counts the size of all
-            self._put(kept, size_bytes)
+        for kept in take_each(events):
+            size_bytes, root.kept_bytes = root.kept_bytes, 0  # the first event counts for all
+            self._send(kept, size_bytes)
 
-    def _put(self, event: Event, size_bytes: int) -> None:
+    def _send(self, event: Event, size_bytes: int) -> None:
         run = event[0]
         if not self._event_queue.put(self.receiver, event, size_bytes):
-            run.root.broken, run.input = True, None
+            run.root.incomplete, run.input = True, None
             run.root.open.pop(run.id, None)  # its end is lost
 
-    def _give_up_oldest(self, now_ns: int) -> None:
+    def _abandon_oldest(self, now_ns: int) -> None:
         try:
             _, oldest = self._roots.popitem(last=False)
         except KeyError:  # another thread removed it
             return
-        self._give_up(oldest, now_ns)
+        self._abandon(oldest, now_ns)
 
-    def _give_up(self, root: Root, now_ns: int) -> None:
+    def _abandon(self, root: Root, now_ns: int) -> None:
         self.forget(root)
         root.ended = True
         if not root.ignored:
-            root.broken = True
-            # Ends like a stream whose reader has left.
+            root.incomplete = True
+            # The root ends like a stream that its reader left.
             self._event_queue.put(self.receiver, (root, now_ns, None, GeneratorExit()), never_drop=True)
 
 
 class _ContextRoutedHandler(SpanCallbackHandler):
-    """Routes each event to the root of its context, for several concurrent roots with one run id.
+    """The class of a handler that got several concurrent roots with one run id: it finds the root of an event by the context.
 
     LangChain's events identify a run only by its id. From the second such root on, each root has an internal id, in a context
     variable. The variable is set at the root's start; the root's children and its end run in that context or in a copy.
     """
 
-    def id_here(self, run_id: UUID) -> int:
+    def id_in_context(self, run_id: UUID) -> int:
         """Return the internal id of a run that has this id in the current context."""
-        return self._id_of(run_id.int)
+        return self._internal_id(run_id.int)
 
-    def _id_of(self, run_id: int) -> int:
-        own_id = _ids.get().get((id(self), run_id))
-        return own_id if own_id is not None and own_id in self._runs else run_id
+    def _internal_id(self, run_id: int) -> int:
+        internal_id = _internal_ids.get().get((id(self), run_id))
+        return internal_id if internal_id is not None and internal_id in self._runs else run_id
 
-    def _uuid_of(self, run_id: UUID | None) -> UUID | None:
-        return None if run_id is None else UUID(int=self._id_of(run_id.int))
+    def _internal_uuid(self, run_id: UUID | None) -> UUID | None:
+        return None if run_id is None else UUID(int=self._internal_id(run_id.int))
 
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Open a root, or record a step."""
-        super().on_chain_start(serialized, inputs, run_id=run_id, parent_run_id=self._uuid_of(parent_run_id), **kwargs)
+        super().on_chain_start(
+            serialized, inputs, run_id=run_id, parent_run_id=self._internal_uuid(parent_run_id), **kwargs
+        )
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """End a root; the true input of a stream arrives only here."""
-        super().on_chain_end(outputs, run_id=UUID(int=self._id_of(run_id.int)), **kwargs)
+        super().on_chain_end(outputs, run_id=UUID(int=self._internal_id(run_id.int)), **kwargs)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the time of the first chunk."""
-        super().on_llm_new_token(token, run_id=UUID(int=self._id_of(run_id.int)), **kwargs)
+        super().on_llm_new_token(token, run_id=UUID(int=self._internal_id(run_id.int)), **kwargs)
 
-    def _open(self, run_id: int, parent_run_id: UUID | None, *about: Any) -> Run | None:
-        return super()._open(run_id, self._uuid_of(parent_run_id), *about)
+    def _open(self, run_id: int, parent_run_id: UUID | None, *arguments: Any) -> Run | None:
+        return super()._open(run_id, self._internal_uuid(parent_run_id), *arguments)
 
-    def _begin(self, run_id: int, *about: Any, langchain_id: int = 0) -> Root | None:
-        ids, here = _ids.get(), (id(self), run_id)
-        if here in ids:
-            if self._is_start(ids[here], about[2], about[4]):
+    def _begin(
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, langchain_id: int = 0
+    ) -> Root | None:
+        ids, key = _internal_ids.get(), (id(self), run_id)
+        if key in ids:
+            if self._is_repeated_start(ids[key], metadata, input_):
                 return None
-            if not self._is_left(ids[here]):
-                return self._begin_another(run_id, *about)
-            _ids.set({of: own_id for of, own_id in ids.items() if of != here})
-        return super()._begin(run_id, *about, langchain_id=langchain_id)
+            if not self._free_run_id(ids[key]):
+                return self._begin_another(run_id, operation, name, metadata, take, input_)
+            _internal_ids.set({other: internal_id for other, internal_id in ids.items() if other != key})
+        return super()._begin(run_id, operation, name, metadata, take, input_, langchain_id=langchain_id)
 
-    def _end(self, run_id: int, *what: Any) -> None:
-        super()._end(self._id_of(run_id), *what)
+    def _end(self, run_id: int, *arguments: Any) -> None:
+        super()._end(self._internal_id(run_id), *arguments)
 
-    def _fail(self, run_id: int, *what: Any) -> None:
-        super()._fail(self._id_of(run_id), *what)
+    def _fail(self, run_id: int, *arguments: Any) -> None:
+        super()._fail(self._internal_id(run_id), *arguments)
 
 
 class _Unpickled(BaseCallbackHandler):
@@ -629,12 +643,12 @@ def _unpickled() -> _Unpickled:
     return _Unpickled()
 
 
-def _note_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
-    """Keep facts of steps that have no spans: the step that reads a message store, and the user's message in a state."""
+def _record_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
+    """Record the step that reads a message store, and the user's message in the first state: steps have no spans."""
     if name == _HISTORY_STEP:
         root.history_step = run_id
-    if root.asked is None:
-        root.asked = codec.last_human(inputs)
+    if root.human_message is None:
+        root.human_message = codec.last_human(inputs)
 
 
 def _observe_graphs(handler: SpanCallbackHandler) -> None:
@@ -664,7 +678,7 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:
-    """Return the error; None if the error is control flow. An interrupt is recorded, because the turn is not over."""
+    """Return the error; None if it is LangGraph's control flow. An interrupt is recorded, because the turn is not over."""
     names = {class_name(cls) for cls in bases_of(type(error))}
     if _CONTROL_FLOW not in names:
         return error

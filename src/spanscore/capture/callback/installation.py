@@ -17,11 +17,11 @@ from spanscore.core import context
 from spanscore.core.threads import renew_lock_in_child
 
 
-class _Switch:
-    """The hook that LangChain asks for a handler whenever a callback manager is configured, in every thread.
+class _HandlerHook:
+    """Returns the installed handler to LangChain whenever a callback manager is configured, in every thread.
 
-    LangChain cannot unregister a hook, so one is registered for all scorers of the process: a script that runs again installs
-    another handler, and each run must be recorded once.
+    LangChain takes a context variable as a hook, and calls only its ``get``. Hooks cannot be unregistered, so the process has
+    one for all scorers.
 
     Attributes:
         installed: installation of the handler on every chain; None = no handler.
@@ -33,20 +33,22 @@ class _Switch:
         self.is_registered = False
 
     def get(self) -> BaseCallbackHandler | None:
-        """Return the installed handler for a configured run; None without a handler, and inside a judge's call."""
+        """Return the installed handler; None without a handler, and inside a judge's call."""
         installed = self.installed
         return installed.handler if installed is not None and not context.is_judging() else None
 
 
-_switch = _Switch()
-renew_lock_in_child(_switch)
+_hook = _HandlerHook()
+renew_lock_in_child(_hook)
 
 
 @dataclass(eq=False, repr=False)
 class Installation:
-    """Puts one handler on every chain of the process, and replaces an earlier one. Thread-safe; may be repeated.
+    """Puts a handler on every chain of the process, and replaces the handler that was there. Thread-safe; may be repeated.
 
-    ``name`` is the scorer's. ``replaced`` is called with the name of the scorer whose handler replaced this one.
+    Attributes:
+        name: name of the handler's scorer.
+        replaced: called with the name of the scorer whose handler replaced this one.
     """
 
     handler: SpanCallbackHandler
@@ -54,29 +56,28 @@ class Installation:
     replaced: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        this = ref(self)  # it refers to the handler, so a strong reference would be a cycle
-        self.handler.is_installed = lambda: (installed := _switch.installed) is not None and installed is this()
+        this = ref(self)  # a strong reference would be a cycle, because this object refers to the handler
+        self.handler.is_installed = lambda: (installed := _hook.installed) is not None and installed is this()
 
     def install(self) -> None:
-        """Attach the handler to every chain that starts from now on, in the place of an installed handler."""
-        with _switch._lock:
-            if not _switch.is_registered:
-                from langchain_core.tracers.context import (
-                    register_configure_hook,  # brings the LangSmith client: 290 ms
-                )
+        """Attach the handler to every chain that starts from now on. An installed handler is replaced."""
+        with _hook._lock:
+            if not _hook.is_registered:
+                # Imported here, because the import takes 290 ms: it loads the LangSmith client.
+                from langchain_core.tracers.context import register_configure_hook
 
-                register_configure_hook(cast("ContextVar[Any]", _switch), inheritable=True)  # only get() is ever called
-                _switch.is_registered = True
+                register_configure_hook(cast("ContextVar[Any]", _hook), inheritable=True)
+                _hook.is_registered = True
             self.handler.installed_ns = time_ns()
-            before, _switch.installed = _switch.installed, self
+            before, _hook.installed = _hook.installed, self
         if before is not None and before is not self:
             before.replaced(self.name)
 
     def uninstall(self) -> None:
         """Detach the handler from further chains; running chains are recorded to their end."""
-        with _switch._lock:
-            if _switch.installed is self:
-                _switch.installed = None
+        with _hook._lock:
+            if _hook.installed is self:
+                _hook.installed = None
 
     def notes(self) -> list[str]:
         """Return the reason for which no further run is recorded, for ``status()``; empty while runs are recorded."""

@@ -1,6 +1,7 @@
 """Counts model runs in the histograms of the GenAI conventions, unless another instrumentation counts them.
 
-Also finds other libraries that trace LangChain in this process (``neighbours``), and logs them (``announce``).
+``other_tracers`` finds other libraries that trace LangChain in this process. Each run then has two span trees, so
+``log_other_tracers`` warns the operator.
 """
 
 from __future__ import annotations
@@ -26,49 +27,45 @@ from spanscore.outputs.spans import KnownDecision
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
 
-# If another library traces LangChain in this process, each run has two span trees, and the operator should be warned.
-#
-# OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run. This
-# module inspects the wrapper. It therefore names only libraries that are active, not libraries that are merely installed, and
-# it imports no library.
+# --- other libraries that trace LangChain ----------------------------------------------------------------------------
+
+# OpenInference, OpenLLMetry and similar libraries wrap ``BaseCallbackManager.__init__`` to add their handler to every run.
+# ``other_tracers`` inspects the wrapper, so it returns only active libraries, and imports none.
 
 _log = logging.getLogger("spanscore")
-_KNOWN: Final = {
+_NAMES: Final = {
     "openinference.instrumentation.langchain": "OpenInference",
     "opentelemetry.instrumentation.langchain": "OpenLLMetry",
 }
 _SPANS_ONLY: Final = "OpenInference "
-"""Prefix of the name of the only library that emits spans but no metrics. Every other library that traces LangChain may emit
-metrics, as OpenLLMetry does.
-"""
+"""Beginning of the name of the only library that emits no metrics. Any other library that traces LangChain may emit them."""
 _LANGCHAIN: Final = "langchain_core"
 """Package that contains ``BaseCallbackManager``."""
 _NOT_TRACERS: Final = frozenset({_LANGCHAIN, "builtins"})
-"""Packages of functions and wrappers that belong to no tracer."""
-_DEEPEST: Final = 32
+"""Packages whose functions and wrappers belong to no tracer."""
+_MAX_WRAPPERS: Final = 32
 """Maximum number of wrappers that are followed, because a wrapper may refer to itself."""
 
-_announced: set[str] = set()
-"""Names of the tracers that this process has logged."""
+_logged: set[str] = set()
+"""Names of the tracers that were logged in this process."""
 
 
-def neighbours() -> list[str]:
+def other_tracers() -> list[str]:
     """Return the libraries that trace LangChain now, outermost first; empty without such a library. Never raises.
 
-    Example of a name: ``OpenInference (openinference.instrumentation.langchain)``. The call takes some microseconds, so do not
-    repeat it for every run.
+    A name is, for example, ``OpenInference (openinference.instrumentation.langchain)``. A call takes some microseconds.
     """
-    callbacks = sys.modules.get(f"{_LANGCHAIN}.callbacks")  # not loaded: there is nothing to trace
+    callbacks = sys.modules.get(f"{_LANGCHAIN}.callbacks")  # None: LangChain was not imported
     manager = getattr(callbacks, "BaseCallbackManager", object)
-    modules = [m for m in _modules(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOT_TRACERS]
+    modules = [m for m in _modules_of_wrappers(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOT_TRACERS]
     return [_format_name(module) for module in dict.fromkeys(modules)]
 
 
-def announce(active: Sequence[str]) -> None:
+def log_other_tracers(tracers: Sequence[str]) -> None:
     """Log each other tracer of LangChain as a warning, once per process, even with several scorers."""
-    for name in active:
-        if name not in _announced:
-            _announced.add(name)
+    for name in tracers:
+        if name not in _logged:
+            _logged.add(name)
             _log.warning(
                 "%s also traces LangChain in this process. Its spans are unchanged; each run is scored once, on spanscore's"
                 " own span. capture=Capture(enabled=False) with a ScoringSpanProcessor scores on its spans instead.",
@@ -76,35 +73,38 @@ def announce(active: Sequence[str]) -> None:
             )
 
 
-def who_counts(active: Sequence[str]) -> str | None:
+def tracer_with_metrics(tracers: Sequence[str]) -> str | None:
     """Return the first other tracer that may also emit metrics of model runs, or None."""
-    return next((name for name in active if not name.startswith(_SPANS_ONLY)), None)
+    return next((name for name in tracers if not name.startswith(_SPANS_ONLY)), None)
 
 
-def _modules(function: Any) -> Iterator[str]:
+def _modules_of_wrappers(function: Any) -> Iterator[str]:
     """Yield the module of each wrapper around a function, outermost first, and of the function."""
-    for _ in range(_DEEPEST):
-        yield _module(getattr(function, "_self_wrapper", function))  # wrapt's proxy keeps its wrapper in this attribute
+    for _ in range(_MAX_WRAPPERS):
+        wrapper = getattr(function, "_self_wrapper", function)  # wrapt's proxy has its wrapper in this attribute
+        yield _module_of(wrapper)
         function = getattr(function, "__wrapped__", None)
         if function is None:
             return
 
 
-def _module(wrapper: Any) -> str:
-    """Return the module in which a wrapper was written: ``functools.wraps`` copies ``__module__``, but not the globals."""
+def _module_of(wrapper: Any) -> str:
+    """Return the module that defines a wrapper. Its globals are read, because ``functools.wraps`` copies ``__module__``."""
     if isinstance(wrapper, FunctionType):
         return str(wrapper.__globals__.get("__name__", _LANGCHAIN))
     return type(wrapper).__module__
 
 
 def _format_name(module: str) -> str:
-    library = next((name for prefix, name in _KNOWN.items() if module.startswith(prefix)), None)
+    library = next((name for prefix, name in _NAMES.items() if module.startswith(prefix)), None)
     return module if library is None else f"{library} ({module})"
 
 
-_SETS: Final = MAX_SETS // 2
-"""Maximum number of label sets; each is two sets of the token histogram: input and output."""
-_RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
+# --- histograms of model runs -----------------------------------------------------------------------------------------
+
+_MAX_LABEL_SETS: Final = MAX_SETS // 2
+"""Maximum number of label sets. The token histogram has two sets for each: input and output."""
+_LABELS: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
 _TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
 _SOME_MISSING: Final = "runs below unsampled spans are missing in the metrics of model runs"
 
@@ -112,8 +112,7 @@ _SOME_MISSING: Final = "runs below unsampled spans are missing in the metrics of
 class ModelMetrics:
     """Counts model runs on every given meter. For one thread, except ``export_to`` and ``abandon``.
 
-    It counts nothing if a head sampler drops runs, because their tokens would be missing, or if another instrumentation counts
-    them.
+    Runs are not counted if another instrumentation counts them, or if a head sampler drops runs, whose tokens would be missing.
 
     Attributes:
         off: reason for which runs are not counted; empty while they are counted.
@@ -129,7 +128,7 @@ class ModelMetrics:
 
     def start(self, tracer: Any, providers: Providers) -> None:
         """Start to count on the application's meter, unless there is a reason not to."""
-        self.off = _why_not(tracer, providers.meter_provider)
+        self.off = _reason_not_to_count(tracer, providers.meter_provider)
         if not self.off:
             self.export_to(providers.meter())
 
@@ -146,15 +145,15 @@ class ModelMetrics:
         self._exported = {**self._exported, meter: _histograms(meter)}
 
     def abandon(self, meter: Meter) -> None:
-        """Stop counting on this meter without calling it; for a forked child, in which its locks may never be released."""
-        self._exported = {exporting: made for exporting, made in self._exported.items() if exporting is not meter}
+        """Stop counting on this meter, without calling it: in a forked child its locks may never be released."""
+        self._exported = {other: histograms for other, histograms in self._exported.items() if other is not meter}
 
     def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
-        """Count one run by the attributes of its span. Missing token counts are not 0. Never raises.
+        """Count one run by the attributes of its span. Missing token counts are not recorded. Never raises.
 
-        A run that was answered by LangChain's cache is not counted, because no model was called.
+        A run that LangChain's cache answered is not counted, because no model was called.
         """
-        if self.off or semconv.RUN_CACHED in attributes or not any(map(_records, self._exported.values())):
+        if self.off or semconv.RUN_CACHED in attributes or not any(map(_has_provider, self._exported.values())):
             return
         try:
             self._record(attributes, duration_s, set_span_in_context(span, Context()))
@@ -162,46 +161,49 @@ class ModelMetrics:
             log_internal_error("count a model run", error)
 
     def _record(self, attributes: Mapping[str, Any], duration_s: float, exemplar: Context) -> None:
-        labels = self._admit(tuple((name, attributes[name]) for name in _RUN if name in attributes))
-        failed = ((semconv.ERROR_TYPE, attributes[semconv.ERROR_TYPE]),) if semconv.ERROR_TYPE in attributes else ()
-        of_run = dict(self._admit((*labels, *failed)) if failed else labels)
+        labels = self._limit(tuple((name, attributes[name]) for name in _LABELS if name in attributes))
+        with_error = labels
+        if semconv.ERROR_TYPE in attributes:
+            with_error = self._limit((*labels, (semconv.ERROR_TYPE, attributes[semconv.ERROR_TYPE])))
         for tokens, duration in self._exported.values():
-            duration.record(max(0.0, duration_s), of_run, context=exemplar)
-            for kind, name in _TOKENS.items():
-                tokens_used = attributes.get(name, -1)
-                if tokens_used >= 0:  # the SDK warns about negative values
-                    tokens.record(tokens_used, {**dict(labels), semconv.TOKEN_TYPE: kind}, context=exemplar)
+            duration.record(max(0.0, duration_s), dict(with_error), context=exemplar)
+            for token_type, name in _TOKENS.items():
+                count = attributes.get(name, -1)
+                if count >= 0:  # the SDK warns about negative values
+                    tokens.record(count, {**dict(labels), semconv.TOKEN_TYPE: token_type}, context=exemplar)
 
-    def _admit(self, labels: Labels) -> Labels:
+    def _limit(self, labels: Labels) -> Labels:
+        """Return the labels, with values replaced by ``other`` if they are a new set beyond the maximum number of sets."""
         if labels not in self._sets:
-            if len(self._sets) >= _SETS:
+            if len(self._sets) >= _MAX_LABEL_SETS:
                 self.overflowed += 1
                 return tuple((name, value if name == semconv.OPERATION_NAME else OTHER) for name, value in labels)
             self._sets.add(labels)
         return labels
 
 
-def _records(made: tuple[Histogram, Histogram]) -> bool:
-    """Return whether recording has an effect. Recording has none until an application sets a meter provider."""
-    return getattr(made[0], "_real_instrument", made) is not None  # None in the API's proxies, without a provider
+def _has_provider(histograms: tuple[Histogram, Histogram]) -> bool:
+    """Return whether recording has an effect. It has none until the application sets a meter provider."""
+    # Only the API's proxies have the attribute: None without a provider.
+    return getattr(histograms[0], "_real_instrument", ...) is not None
 
 
-def _why_not(tracer: Any, meter_provider: Any) -> str:
+def _reason_not_to_count(tracer: Any, meter_provider: Any) -> str:
     """Return the reason for which model runs of this process must not be counted; empty if they are counted."""
-    who = who_counts(neighbours()) or _maker_in(meter_provider)
-    if who is not None:
-        return f"{who} counts them"
+    other = tracer_with_metrics(other_tracers()) or _other_scope_with_tokens(meter_provider)
+    if other is not None:
+        return f"{other} counts them"
     if not KnownDecision(getattr(tracer, "sampler", None)).keeps_all:
         return "the head sampler drops runs, which would be missing in them"
     return ""
 
 
-def _maker_in(meter_provider: Any) -> str | None:
+def _other_scope_with_tokens(meter_provider: Any) -> str | None:
     """Return another instrumentation's scope that created the histogram of tokens, or None."""
-    meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
+    meters = getattr(meter_provider, "_meters", None)  # the SDK's: scope → meter
     for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
-        made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description
-        if scope.name != semconv.SCOPE and any(str(key).startswith(f"{semconv.CLIENT_TOKEN_USAGE},") for key in made):
+        ids = list(getattr(meter, "_instrument_id_instrument", ()))  # "name,class,unit,description"
+        if scope.name != semconv.SCOPE and any(str(key).startswith(f"{semconv.CLIENT_TOKEN_USAGE},") for key in ids):
             return str(scope.name)
     return None
 

@@ -1,4 +1,4 @@
-"""Creates the spans of runs with their attributes, decides head sampling of roots, and makes a tool's span the current one."""
+"""Describes runs as attributes, content and SpanData, and creates their OpenTelemetry spans (``RunSpans``)."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from spanscore.core.span import Attributes, SamplingContext, SpanData, UnitKey
 from spanscore.outputs.spans import OwnIdGenerator, PresetSpanFactory
 from spanscore.pipeline.decisions import feedback_key_of
 
-# Describes a run as attributes without quotes, as content that is rendered on demand, and as SpanData. Call on the span thread.
+# --- the description of a run, for the span thread -------------------------------------------------------------------
 
 MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
-_CONVERSING: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
-"""Operations with the conversation's id on their spans, as on roots; the conventions define none for a tool's span."""
-_MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
+_WITH_CONVERSATION: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
+"""Operations with the conversation's id on their spans, as on roots. The conventions define no such attribute for tools."""
+_KIND_ATTRIBUTES: Final[Mapping[str | None, Mapping[str, str]]] = {
     None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
     **{
         operation: {semconv.OPERATION_NAME: operation, semconv.OPENINFERENCE_KIND: kind}
         for operation, kind in semconv.OPENINFERENCE_KINDS.items()
     },
 }
-"""Operation → attributes for its kind, by both conventions; None is a step."""
-_NAMES: Final[Mapping[str | None, str]] = {
+"""Operation → attributes for its kind, of the GenAI conventions and OpenInference; None is a step."""
+_NAME_ATTRIBUTES: Final[Mapping[str | None, str]] = {
     semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
@@ -63,32 +63,32 @@ _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
 def attributes_of(run: Run, output: Any, error: BaseException | None, metadata: Sequence[str]) -> dict[str, Any]:
-    """Return a run's attributes without quotes, as a span accepts them; of a root with its metadata. Never raises."""
+    """Return a run's attributes without content, as a span accepts them; for a root with its metadata. Never raises."""
     try:
         attributes = _describe(run, output, error)
         return attributes | _select_metadata(run, metadata) if metadata and run is run.root else attributes
     except Exception as fault:  # noqa: BLE001  (metadata may be any object of the application)
         log_internal_error("describe a run", fault)
-        return dict(_MARKS[run.operation])
+        return dict(_KIND_ATTRIBUTES[run.operation])
 
 
 def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     operation = run.operation
-    attributes: dict[str, Any] = dict(_MARKS[operation])
+    attributes: dict[str, Any] = dict(_KIND_ATTRIBUTES[operation])
     if operation in MODELS:
         metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
         attributes.update(chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
-    elif operation in _NAMES:
-        attributes[_NAMES[operation]] = safe_text(run.name)
+    elif operation in _NAME_ATTRIBUTES:
+        attributes[_NAME_ATTRIBUTES[operation]] = safe_text(run.name)
         if operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
             attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     if run is run.root:
         _describe_root(run.root, attributes)
-    elif operation in _CONVERSING and (conversation := conversation_of(run)):
+    elif operation in _WITH_CONVERSATION and (conversation := conversation_of(run)):
         attributes[semconv.CONVERSATION_ID] = conversation
-    if error is not None and not was_stopped(error):
+    if error is not None and not is_stop(error):
         attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
     return attributes
 
@@ -103,7 +103,7 @@ def _describe_root(root: Root, attributes: dict[str, Any]) -> None:
 
 
 def _select_metadata(run: Run, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the metadata under these keys, without structures, which no rule needs."""
+    """Return the attributes with the metadata under these keys. Structures are left out, because no rule reads them."""
     metadata = _metadata(run) or {}
     values = {semconv.METADATA + key: wire_value(jsonable(metadata[key])) for key in keys if key in metadata}
     return {safe_text(name): value for name, value in values.items() if isinstance(value, str | int | float)}
@@ -128,8 +128,8 @@ def conversation_of(run: Run) -> str | None:
     return None
 
 
-def was_stopped(error: BaseException | None) -> bool:
-    """Return whether a run did not fail, but was left by its reader or cancelled."""
+def is_stop(error: BaseException | None) -> bool:
+    """Return whether a run was left by its reader or cancelled: then it has no error."""
     return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
 
 
@@ -139,10 +139,10 @@ def run_end_of(root: Root | None, error: BaseException | None) -> str:
         return semconv.INTERRUPTED
     if is_a(error, GeneratorExit):
         return "abandoned"
-    return "cancelled" if was_stopped(error) else "completed"
+    return "cancelled" if is_stop(error) else "completed"
 
 
-def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def render_content(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the rendered content; empty if rendering fails. Never raises."""
     try:
         return render()
@@ -151,8 +151,8 @@ def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         return {}
 
 
-def content_of(run: Run, output: Any, *, tools: bool = False) -> Callable[[], Mapping[str, Any]]:
-    """Return a function that renders the run's content on demand, with ``tools`` also the tools of a model's run."""
+def content_renderer(run: Run, output: Any, *, tools: bool = False) -> Callable[[], Mapping[str, Any]]:
+    """Return a function that renders the run's content on demand; with ``tools``, also the tools of a model's run."""
     if run.operation in _RENDERERS:
         content = partial(_RENDERERS[run.operation], run.input, output)
         if tools and run.operation in MODELS and type(run.details) is tuple and run.input is not None:
@@ -160,8 +160,8 @@ def content_of(run: Run, output: Any, *, tools: bool = False) -> Callable[[], Ma
         return partial(_with_expected, content, run.root.expected) if run is run.root else content
     if run is run.root:
         root = run.root
-        return partial(codec.root_content, root.input, output, root.expected, root.history, root.asked or None)
-    return dict  # a step's text is on its neighbours already
+        return partial(codec.root_content, root.input, output, root.expected, root.history, root.human_message or None)
+    return dict  # the spans around a step have the same text
 
 
 def _with_tools(content: Callable[[], dict[str, Any]], parameters: Any) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str,
 
 
 def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, error: BaseException | None) -> SpanData:
-    """Return an ended span in the form that extractors read; only a root has metadata."""
+    """Return an ended span as SpanData; only a root has metadata."""
     ids = span.get_span_context()
     parent = getattr(span, "parent", None)
     return SpanData(
@@ -196,7 +196,7 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
 
 
 def facts_of(root: Root, end_ns: int, error: BaseException | None) -> SamplingContext:
-    """Return the sampling facts of an ended root without SpanData; the root's children are unknown and match no rule."""
+    """Return the sampling facts of an ended root that has no SpanData. Its children are unknown, and match no rule."""
     assert root.key is not None
     return SamplingContext(
         key=root.key,
@@ -220,17 +220,18 @@ def _metadata(run: Run) -> Mapping[str, Any] | None:
     return details if type(details) is dict or is_a(details, dict) else None
 
 
-# The spans of runs. The decision on a root is made on the application's thread; all spans are created on the span thread.
+# --- the spans of runs --------------------------------------------------------------------------------------------------
+
+# The application's thread decides on a root, because only it has the parent and the context for the head sampler. The ids of a
+# trace's first span are drawn ahead, with spanscore's sampling decision on them.
 #
-# A request needs two things immediately, which only its own thread can provide: the parent and, unless the sampler keeps
-# everything, the head sampler's decision. The ids of a trace's first span are drawn ahead, with spanscore's sampling decision
-# on them. The SDK's span around them costs 15 µs, and 60 to 80 µs with cold caches: a third of the whole cost for a small
-# chain. The SDK's span is therefore created from the unit's first event, in a copy of the caller's context, so that the
-# application's processors find their context there. A tracer that is not the SDK's starts its span immediately.
+# The span thread creates all spans: an SDK span costs 15 µs, with cold caches 60 to 80 µs, which is a third of the whole cost
+# for a small chain. It does so in a copy of the caller's context, in which the application's span processors find their
+# variables. A tracer that is not the SDK's starts the root's span immediately.
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _DRAWN_AHEAD: Final = 8_192
-"""Maximum number of roots whose ids are drawn ahead, 0.2 kB each: so many may end in one batch of the event queue."""
+"""Maximum number of roots whose ids are drawn ahead, 0.2 kB each; one batch of the event queue may have as many ends."""
 _MOST_ATTRIBUTES: Final = 128
 """The SDK's default number of attributes, assumed for a tracer that is not the SDK's."""
 
@@ -240,90 +241,96 @@ def _kind_of(run: Run) -> SpanKind:
 
 
 def _span_name(run: Run, name: str) -> str:
-    """Return the name of a run's span; ``name`` is the object of its operation."""
+    """Return the name of a run's span: its operation and ``name``, the model, tool or agent."""
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
 @dataclass(eq=False, repr=False)
 class RunSpans:
-    """Creates the spans of runs with the capture scope's tracer; ``preview_trace`` is the sampler's."""
+    """Creates the spans of runs.
+
+    Attributes:
+        tracer: tracer of the capture scope.
+        preview_trace: ``preview_trace`` of the sampler: whether a trace id may be sampled; None = the id does not decide it.
+    """
 
     tracer: Tracer
     preview_trace: Callable[[bytes], bool | None] = lambda _: None
 
     def __post_init__(self) -> None:
-        self._chosen = PresetSpanFactory.of(self.tracer)
-        self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
-        # Other id generators may encode the time.
-        self._is_random = self._chosen is not None and isinstance(self._chosen.id_generator, OwnIdGenerator)
+        self._factory = PresetSpanFactory.of(self.tracer)
+        self._drawn_ids: deque[tuple[UnitKey, bool | None]] = deque()
+        # Ids are drawn ahead only from a random generator, because other generators may encode the time.
+        self._is_random = self._factory is not None and isinstance(self._factory.id_generator, OwnIdGenerator)
 
-    def attach(self, run: Run) -> None:
+    def make_current(self, run: Run) -> None:
         """Make a tool's span the current one until ``tool_context`` ends. Does nothing unless the tracer is the SDK's."""
-        if self._chosen is not None and run.root.shared is None and run.root.key is not None:
-            run.tool_context = ToolContext(run, self._chosen)
+        if self._factory is not None and run.root.shared is None and run.root.key is not None:
+            run.tool_context = ToolContext(run, self._factory)
 
     @property
     def most_attributes(self) -> int | None:
         """Number of attributes that a span keeps; None = unlimited."""
-        return _MOST_ATTRIBUTES if self._chosen is None else self._chosen.most_attributes
+        return _MOST_ATTRIBUTES if self._factory is None else self._factory.most_attributes
 
     def decide(self, root: Root, ambient: Context) -> bool:
-        """Set a root's ids, and ``may`` if the ids decide it. Returns False if its head sampler drops the trace. Thread-safe.
+        """Set a root's ids, and ``may_be_scored`` if these decide it. Return False if the head sampler drops it. Thread-safe.
 
         ``ambient`` is the caller's context: the root's span becomes a child of the span in it.
         """
-        chosen = self._chosen
-        if chosen is None:
-            return self._start(root, ambient)
+        factory = self._factory
+        if factory is None:
+            return self._start_immediately(root, ambient)
         parent = get_current_span(ambient).get_span_context()
         root.is_trace_root = not parent.is_valid
         if root.is_trace_root:
-            (key, may), above, state = self._next(chosen), None, None
+            key, may_be_scored = self._next_ids(factory)
+            state = None
         else:
-            key, may = UnitKey(parent.trace_id, chosen.id_generator.generate_span_id()), None
-            above, state = parent, parent.trace_state
-        if not chosen.keeps(above):
-            sampling = chosen.sampler.should_sample(
-                ambient, key.trace_id, _span_name(root, root.name), _kind_of(root), _attributes(root), ()
+            key, may_be_scored = UnitKey(parent.trace_id, factory.id_generator.generate_span_id()), None
+            state = parent.trace_state
+        if not factory.keeps(None if root.is_trace_root else parent):
+            sampling = factory.sampler.should_sample(
+                ambient, key.trace_id, _span_name(root, root.name), _kind_of(root), _start_attributes(root), ()
             )
             if not sampling.decision.is_sampled():
                 return False
             root.sampling, state = sampling, sampling.trace_state
-        root.key, root.may_be_scored = key, None if state else may
+        root.key, root.may_be_scored = key, None if state else may_be_scored
         root.trace_state = state.to_header() if state else ""
         root.carrier, root.context = copy_context(), ambient
         return True
 
     def draw_ahead(self) -> None:
-        """Draw the ids of a future root, and preview its sampling: 15 µs for which no request has to wait. Thread-safe."""
-        drawn = self._drawn
-        if self._chosen is not None and self._is_random and len(drawn) < _DRAWN_AHEAD:
-            key = _new_key(self._chosen)
+        """Draw the ids of a future root, and preview its sampling, so that no request waits for these 15 µs. Thread-safe."""
+        drawn = self._drawn_ids
+        if self._factory is not None and self._is_random and len(drawn) < _DRAWN_AHEAD:
+            key = _new_key(self._factory)
             drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
 
-    def preview_by(self, preview_trace: Callable[[bytes], bool | None]) -> None:
+    def use_preview(self, preview_trace: Callable[[bytes], bool | None]) -> None:
         """Use another function of a sampler, and drop the ids that were drawn ahead. Thread-safe."""
         self.preview_trace = preview_trace
-        self._drawn = deque()  # another thread may still append to the old one
+        self._drawn_ids = deque()  # another thread may still append to the old one
 
-    def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
+    def _next_ids(self, factory: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
         try:
-            return self._drawn.popleft()
+            return self._drawn_ids.popleft()
         except IndexError:
-            return _new_key(chosen), None
+            return _new_key(factory), None
 
-    def make(self, root: Root) -> bool:
-        """Create the span of a decided root, if it has none. Return False if the tracer is switched off. One thread.
+    def create_root(self, root: Root) -> bool:
+        """Create the span of a root that ``decide`` accepted. Return False if the tracer is switched off. One thread.
 
         Exceptions of the application's processors are raised.
         """
         carrier, sampling, root.carrier, root.sampling = root.carrier, root.sampling, None, None
-        chosen, ambient = self._chosen, root.context
-        if carrier is None or ambient is None or chosen is None or root.key is None:
+        factory, ambient = self._factory, root.context
+        if carrier is None or ambient is None or factory is None or root.key is None:
             return root.span is not None
         trace_id, span_id = root.key
-        start: Callable[..., Span] = chosen.start_span
-        if chosen.watched:
+        start: Callable[..., Span] = factory.start_span
+        if factory.watched:
             start = partial(carrier.run, start)
         span = start(
             _span_name(root, root.name),
@@ -332,7 +339,7 @@ class RunSpans:
             trace_id=trace_id,
             sampling=sampling,
             kind=_kind_of(root),
-            attributes=_attributes(root),
+            attributes=_start_attributes(root),
             start_time=root.start_ns,
         )
         if span.get_span_context().span_id != span_id or not span.is_recording():
@@ -341,16 +348,16 @@ class RunSpans:
         return True
 
     @property
-    def unseen(self) -> bool:
-        """Whether no processor observes spans before they end: then all spans of a unit may be created together."""
-        return self._chosen is not None and not self._chosen.watched
+    def starts_are_unobserved(self) -> bool:
+        """Whether no span processor observes the starts of spans: then all spans of a unit may be created together."""
+        return self._factory is not None and not self._factory.watched
 
-    def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
+    def start_child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
         """Start the span of a run below a root, with its true time. One thread."""
         name = _span_name(run, attributes.get(semconv.REQUEST_MODEL) or run.name)
         kind, ambient = _kind_of(run), run.root.context or Context()
-        if self._chosen is not None:
-            return self._chosen.start_span(
+        if self._factory is not None:
+            return self._factory.start_span(
                 name,
                 context=ambient,
                 parent=parent,
@@ -362,12 +369,12 @@ class RunSpans:
         ambient = set_span_in_context(parent, ambient)
         return self.tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
 
-    def _start(self, root: Root, ambient: Context) -> bool:
+    def _start_immediately(self, root: Root, ambient: Context) -> bool:
         span = self.tracer.start_span(
             _span_name(root, root.name),
             context=ambient,
             kind=_kind_of(root),
-            attributes=_attributes(root),
+            attributes=_start_attributes(root),
             start_time=root.start_ns,
         )
         ids = span.get_span_context()
@@ -379,11 +386,11 @@ class RunSpans:
         return True
 
 
-def _new_key(chosen: PresetSpanFactory) -> UnitKey:
-    return UnitKey(chosen.id_generator.generate_trace_id(), chosen.id_generator.generate_span_id())
+def _new_key(factory: PresetSpanFactory) -> UnitKey:
+    return UnitKey(factory.id_generator.generate_trace_id(), factory.id_generator.generate_span_id())
 
 
-def _attributes(root: Root) -> dict[str, str]:
+def _start_attributes(root: Root) -> dict[str, str]:
     return {semconv.OPERATION_NAME: root.operation or ""}
 
 
@@ -392,8 +399,8 @@ class ToolContext:
 
     The span thread creates the span later, with the id that is drawn here.
 
-    LangChain may end an asynchronous tool in another task, which cannot detach a context of the tool's task. The span in that
-    context then returns the ids of the span that was current before.
+    LangChain may end an asynchronous tool in another task, which cannot detach the context of the tool's task. The span in that
+    context therefore returns the ids of the previous span from then on.
     """
 
     def __init__(self, run: Run, factory: PresetSpanFactory) -> None:
@@ -409,15 +416,15 @@ class ToolContext:
 
     def end(self) -> None:
         """Make the previous span the current one again."""
-        self._span.afterwards = get_current_span(self._before)
+        self._span.previous = get_current_span(self._before)
         if otel_context.get_current() is self._attached:
             otel_context.attach(self._before)
 
 
 class _RunningToolSpan(NonRecordingSpan):
-    """A span with ids only; once the tool has ended, it returns the ids of ``afterwards``."""
+    """A span with ids only. After the tool has ended, it returns the ids of ``previous``."""
 
-    afterwards: trace.Span | None = None
+    previous: trace.Span | None = None
 
     def get_span_context(self) -> SpanContext:
-        return super().get_span_context() if self.afterwards is None else self.afterwards.get_span_context()
+        return super().get_span_context() if self.previous is None else self.previous.get_span_context()

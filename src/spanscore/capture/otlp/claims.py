@@ -1,4 +1,7 @@
-"""Decides which spans received over OTLP belong to units, and finds units that no sampling rate would sample."""
+"""Decides which spans received over OTLP belong to units, and finds the units in a request that no rate would sample.
+
+Both read the bytes of the spans, without decoding them.
+"""
 
 from __future__ import annotations
 
@@ -25,44 +28,51 @@ from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-# A received span is claimed by its scope, or by the names of attributes in its bytes. Scopes are compared within one process,
-# identified by ``service.name`` and ``service.instance.id``. If two instrumentations trace one library in a process, only the
-# scope that came first is read.
-
-Mark = Callable[[bytes, int, int], object]
-"""Function of a request's body, and the start and end of a span in it. None = the span is not claimed."""
+FindMark = Callable[[bytes, int, int], object]
+"""Function of a request's body, and of the start and end of a span in it. It returns None if the span is not claimed."""
 
 _BY_CONTENT: Final = (Role.UNKNOWN, Role.GENERAL)
 _MOST: Final = 1_000
-"""Number of processes and resources that are remembered. Beyond it all are forgotten; each returns with its next span."""
-_KEY: Final = 0x0A
-_KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
-"""The tag and the length before the key of an attribute, which distinguish a key from a text that mentions its name."""
-_LONGEST: Final = 64
+"""Number of cached processes, resources and scopes. Beyond it all are forgotten; each returns with its next span."""
 _LONGEST_NAME: Final = 200
-_VALUE, _HEAD = b"\x12\n", 4
-"""The bytes of a value are 0x12, length, 0x0A, length, text. ``_VALUE`` is the two tags, ``_HEAD`` the size of the part before
-the text. The attributes read here are ASCII.
-"""
+"""Longest name of a scope or a service in messages, in characters."""
+
+# An attribute is encoded as a key and a value, in either order: SDKs write the key first, the Collector writes it last.
+#
+#     key      0x0A, length, name
+#     value    0x12, length, 0x0A, length, text
+_KEY_TAG: Final = 0x0A
+_KEY_HEAD: Final = rb"\n[\x01-\x7f]"
+"""Matches the tag and the length before a name, which distinguish a key from a text that mentions the name."""
+_VALUE_TAGS: Final = b"\x12\n"
+_VALUE_HEAD_SIZE: Final = 4
+"""Number of bytes before the text of a value."""
 _VALUE_BEFORE: Final = re.compile(rb"\x12.\n.[ -~]*\Z", re.DOTALL)
+"""Matches an ASCII value at the end of the searched bytes, which is the value before a key."""
+_LONGEST_VALUE: Final = 64
+"""Longest value that is searched before a key, in bytes."""
 
 
 class ScopeClaim(NamedTuple):
-    """The test by which the spans of a scope are claimed.
+    """The role of a scope, and the test by which its spans are claimed.
 
     Attributes:
-        mark: test of a span's bytes; None = every span is claimed.
-        mostly: byte string that most claimed spans contain and no other span does. A search for it comes first, which halves
-            the search time. Empty = not searched.
+        role: role of the scope.
+        find_mark: test of a span's bytes; None = every span is claimed.
+        usual_mark: byte string that most claimed spans contain, and no other span. It is searched first, which halves the
+            search time. Empty = it is not searched.
     """
 
     role: Role
-    mark: Mark | None
-    mostly: bytes = b""
+    find_mark: FindMark | None
+    usual_mark: bytes = b""
 
 
 class WireClaims:
-    """Decides which received spans are claimed. Thread-safe: if two threads compute the same entry, the results are equal.
+    """Decides which received spans are claimed: by their scope, or by the names of attributes in their bytes.
+
+    Scopes are compared within one process, identified by ``service.name`` and ``service.instance.id``. If two of them trace one
+    library, only the one that is requested first is read. Thread-safe: threads that compute the same entry get equal results.
 
     Args:
         translator: normalizers, which name the known scopes, and the attribute names that mark spans of other scopes.
@@ -73,10 +83,10 @@ class WireClaims:
     def __init__(self, translator: SpanNormalizers, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
         self._translator = translator
         marks = b"|".join(map(re.escape, translator.marks))
-        self._marked = re.compile(
-            _KEY_OF_UP_TO_127 + b"(?:" + marks + b")"
+        self._find_mark = re.compile(
+            _KEY_HEAD + b"(?:" + marks + b")"
         ).search  # takes an eighth of the time of one find per mark
-        self._mostly = _key_of(semconv.OPERATION_NAME)
+        self._usual_mark = _key_of(semconv.OPERATION_NAME)
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
         self._claims: dict[int, ScopeClaim] = {}
@@ -85,7 +95,7 @@ class WireClaims:
         self._processes: dict[tuple[str, str], Scopes] = {}
 
     def of(self, origin: Origin) -> ScopeClaim:
-        """Return the claim of a scope. If two scopes trace the same library, the scope that is requested first is read."""
+        """Return the claim of a scope."""
         key = hash(origin)  # the hash, because the bytes may be many
         claim = self._claims.get(key)
         if claim is None:
@@ -101,14 +111,14 @@ class WireClaims:
 
     def claims(self, span: WireSpan) -> bool:
         """Return whether a span may belong to a unit."""
-        mark = self.of(span.origin).mark
+        mark = self.of(span.origin).find_mark
         return mark is None or mark(span.raw, 0, len(span.raw)) is not None
 
-    def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
-        """Return the root of an unsampled unit with its times only; None if its child spans decide about the unit."""
+    def shorten_root(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+        """Return the root of an unsampled unit with its times only; None if the spans below it decide which spans are roots."""
         _, _, _, _, start, end, _ = root
         is_certain = (
-            text_of(body, semconv.OPERATION_NAME, start, end) in _CERTAIN
+            text_of(body, semconv.OPERATION_NAME, start, end) in _ROOT_OPERATIONS
             and body.find(_KIND_KEY, start, end) < 0
             and not origin.scope_name.startswith(LOGFIRE)
         )
@@ -128,10 +138,13 @@ class WireClaims:
             return RootRole.NEVER if text_of(span.raw, semconv.OPERATION_NAME) is None else RootRole.ROOT
         return root_role(RawAttributes(span.raw), span.origin.scope_name)
 
-    def is_none(self, closed: ClosedUnit) -> bool:
-        """Return whether a closed topmost span is no unit: a submitted sample, or a span that cannot have an answer."""
-        is_alone = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
-        return is_alone and self.role(closed.root) is RootRole.NEVER
+    def has_no_unit(self, closed: ClosedUnit) -> bool:
+        """Return whether a closed topmost span makes no unit: a submitted sample, or a span that cannot have an answer.
+
+        False if other spans below it may make units.
+        """
+        only_root_counts = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
+        return only_root_counts and self.role(closed.root) is RootRole.NEVER
 
     def is_unit_root(self, span: WireSpan) -> bool:
         """Return whether a span without its parent is the root of a unit. Pure.
@@ -148,9 +161,9 @@ class WireClaims:
         ids = [(span.span_id, span.parent_id) for span in closed.spans]
         return len(topmost_roots(closed.root.span_id, ids, lambda span_id: self.role(spans[span_id]), closed.unread))
 
-    def unread(self, taken: ParsedRequest) -> Iterator[tuple[str, set[bytes]]]:
+    def unread(self, request: ParsedRequest) -> Iterator[tuple[str, set[bytes]]]:
         """Yield scopes that are ignored because another scope traces the same library, with the traces of their spans."""
-        for origin, places in taken.places if self._superseded_keys else ():
+        for origin, places in request.places if self._superseded_keys else ():
             scope = self._superseded_keys.get(hash(origin))
             if scope is not None:
                 yield scope, {place[0] for place in places}
@@ -175,7 +188,9 @@ class WireClaims:
         if role is Role.CLAIMED:
             return ScopeClaim(role, None)
         return (
-            ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, lambda *_: None)
+            ScopeClaim(role, self._find_mark, self._usual_mark)
+            if role in _BY_CONTENT
+            else ScopeClaim(role, lambda *_: None)
         )
 
     def _scopes_of(self, origin: Origin) -> Scopes:
@@ -200,10 +215,10 @@ class WireClaims:
 
     def _scopes(self, place: str) -> Scopes:
         return Scopes(
-            self._translator.knows,
+            self._translator.names_scope,
             listed=self._listed,
             ignored=self._ignored,
-            ours=semconv.EVALUATOR_SCOPES,
+            own_scopes=semconv.EVALUATOR_SCOPES,
             place=place,
         )
 
@@ -215,27 +230,23 @@ def _format_name(name: Any) -> str:
 
 
 def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
-    """Return a short text attribute from the bytes of a span, without decoding them; None if it is missing.
-
-    The span is ``body[start:end]``. A ``KeyValue`` has its key and its value in either order: SDKs write fields in order, the
-    Collector writes them in reverse.
-    """
+    """Return a short text attribute from the bytes of a span, ``body[start:end]``; None if it is missing."""
     key = _key_of(name)
-    at = body.find(key, start, end)
-    if at < 0:
+    key_at = body.find(key, start, end)
+    if key_at < 0:
         return None
-    begin, end = at + len(key), len(body) if end is None else end
-    head = body[begin : begin + _HEAD]
-    if head[::2] != _VALUE or begin + _HEAD > end:  # or the value is outside the span
-        value = _VALUE_BEFORE.search(body, max(start, at - _LONGEST), at)
+    value_at, end = key_at + len(key), len(body) if end is None else end
+    head = body[value_at : value_at + _VALUE_HEAD_SIZE]
+    if head[::2] != _VALUE_TAGS or value_at + _VALUE_HEAD_SIZE > end:  # the value is before the key
+        value = _VALUE_BEFORE.search(body, max(start, key_at - _LONGEST_VALUE), key_at)
         if value is None:
             return None
-        begin, end = value.start(), at
-        head = body[begin : begin + _HEAD]
-    size, begin = head[3], begin + _HEAD
-    if head[1] != size + 2 or begin + size > end:
+        value_at, end = value.start(), key_at
+        head = body[value_at : value_at + _VALUE_HEAD_SIZE]
+    text_at, size = value_at + _VALUE_HEAD_SIZE, head[3]
+    if head[1] != size + 2 or text_at + size > end:
         return None
-    text = body[begin : begin + size].decode("latin-1")
+    text = body[text_at : text_at + size].decode("latin-1")
     return text if text.isascii() and text.isprintable() else None
 
 
@@ -259,126 +270,129 @@ class RawAttributes(NamedTuple):
 def _key_of(name: str) -> bytes:
     """Return the bytes of an attribute's key in a span. Cached, for a few names."""
     key = name.encode()
-    return bytes((_KEY, len(key))) + key
+    return bytes((_KEY_TAG, len(key))) + key
 
 
-_CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
+_ROOT_OPERATIONS: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
 """Operations that make a span certainly a root, unless it has OpenInference's kind or Logfire's names."""
 _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 
-# If a request has the root of a unit that no rate would sample, the unit's outcome is decided at once, without waiting for
-# more spans, because most traces arrive in one request.
-#
-# The ids of the unit's spans are kept, because other spans of it may have arrived before or may follow. The bytes of the spans
-# are not copied out of the request, because they are never read.
-
-_Ids = dict[bytes, bytes]
+_UnitIds = dict[bytes, bytes]
 """Span id → parent's id."""
-_NO_UNIT: Final = _Ids()
-"""The unit of unclaimed spans that have no claimed span above them."""
-UnsampledUnit = tuple[WireSpan, _Ids]
-"""An unsampled unit in one request: its topmost span, as received or without bytes, and its claimed spans, parents first."""
+_NO_UNIT: Final = _UnitIds()
+"""The value for unclaimed spans without a claimed span above them."""
+UnsampledUnit = tuple[WireSpan, _UnitIds]
+"""An unsampled unit in one request: its topmost span, as received or without content, and its claimed spans, parents first."""
 
 
 class RequestPartition:
-    """Splits the spans of one request into spans of unsampled units and all other spans.
+    """Splits the spans of one request into units that no rate would sample, and all other spans.
+
+    An unsampled unit is counted without waiting for more spans, because most traces arrive in one request. The ids of its spans
+    are kept, because other spans of it may have arrived before, or may follow. The bytes of its spans are never read, so they
+    are not copied out of the request.
 
     Args:
-        dropped: function from a root to the part of it that is kept if no rate would sample the unit, otherwise
-            None.
+        request: the request.
+        shorten_unsampled: function that returns a root without its content if no rate would sample its unit, otherwise None.
 
     Attributes:
-        others: (span, whether it is claimed) for all other spans, last span first.
+        unsampled: the unsampled units.
+        other_spans: (span, whether it is claimed) for all other spans, last span first.
         ours: number of spans of spanscore's evaluators, which are not read.
         traces: ids of the traces of claimed spans.
-        beside: ids of the traces of unclaimed spans.
-        size: total bytes of the claimed spans in ``others``.
+        other_traces: ids of the traces of unclaimed spans.
+        size: total bytes of the claimed spans in ``other_spans``.
         roots: number of claimed spans that certainly begin a unit.
     """
 
     def __init__(
         self,
-        taken: ParsedRequest,
-        dropped: Callable[[bytes, SpanPlace, Origin], WireSpan | None],
+        request: ParsedRequest,
+        shorten_unsampled: Callable[[bytes, SpanPlace, Origin], WireSpan | None],
     ) -> None:
-        self._body = taken.body
-        self._dropped = dropped
-        self._alone: dict[bytes, _Ids] = {}  # trace → ids of its unit, while all its spans belong to one unit
-        self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → ids of its unit
+        self._body = request.body
+        self._shorten_unsampled = shorten_unsampled
+        # Trace → ids of its unit, while all spans of the trace belong to one unit.
+        self._single_units: dict[bytes, _UnitIds] = {}
+        # Any other trace → span → ids of its unit.
+        self._units_by_span: dict[bytes, dict[bytes, _UnitIds]] = {}
         self.unsampled: list[UnsampledUnit] = []  # list[…]() takes six times as long
-        self.others: list[tuple[WireSpan, bool]] = []
+        self.other_spans: list[tuple[WireSpan, bool]] = []
         self.traces: set[bytes] = set()
-        self.beside: set[bytes] = set()
+        self.other_traces: set[bytes] = set()
         self.read_spans = self.ours = self.roots = self.unclaimed = self.size = 0
 
-    def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
+    def read(
+        self, origin: Origin, places: Sequence[SpanPlace], find_mark: FindMark | None, usual_mark: bytes = b""
+    ) -> None:
         """Read spans of a scope, the last first: SDKs send them in order of their end, children before their parents.
 
         The last two arguments are those of the scope's ``ScopeClaim``.
         """
-        alone, body, last_trace_id, ids = self._alone, self._body, b"", None
+        single_units, body, last_trace_id, ids = self._single_units, self._body, b"", None
         find = body.find
         self.read_spans += len(places)
         for place in reversed(places):
             trace_id, span_id, parent_id, is_remote, start, end, _ = place
             claimed = (
-                marked is None
-                or (mostly != b"" and find(mostly, start, end) >= 0)
-                or marked(body, start, end) is not None
+                find_mark is None
+                or (usual_mark != b"" and find(usual_mark, start, end) >= 0)
+                or find_mark(body, start, end) is not None
             )
             if trace_id is not last_trace_id:
-                last_trace_id, ids = trace_id, alone.get(trace_id)
+                last_trace_id, ids = trace_id, single_units.get(trace_id)
             if ids is not None and claimed and parent_id in ids and not is_remote and span_id not in ids:
                 ids[span_id] = parent_id
             else:
-                self._look_closer(place, origin, claimed=claimed)
+                self._read_span(place, origin, claimed=claimed)
                 last_trace_id = b""
 
-    def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
-        """Read a span that is not simply one more span of the only unsampled unit of its trace."""
+    def _read_span(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
+        """Read a span that does not follow its parent in the only unsampled unit of its trace, which is the usual case."""
         trace_id, span_id, parent_id, is_remote, start, end, _ = place
-        above = _NO_UNIT if is_remote or not parent_id else self._above(trace_id, parent_id)
-        (self.traces if claimed else self.beside).add(trace_id)
+        unit_ids = _NO_UNIT if is_remote or not parent_id else self._ids_of_parent(trace_id, parent_id)
+        (self.traces if claimed else self.other_traces).add(trace_id)
         self.unclaimed += not claimed
         self.roots += claimed and (is_remote or not parent_id)
-        if above is None:
-            pass
-        elif above is not _NO_UNIT:
-            self._list_ids(trace_id)[span_id] = above
-            if claimed and span_id not in above:
-                above[span_id] = parent_id
+        if unit_ids is None:
+            pass  # the parent is in another request, or follows
+        elif unit_ids is not _NO_UNIT:
+            self._ids_by_span(trace_id)[span_id] = unit_ids
+            if claimed and span_id not in unit_ids:
+                unit_ids[span_id] = parent_id
                 return
         elif not claimed:
-            self._list_ids(trace_id)[span_id] = _NO_UNIT
-        elif (root := self._dropped(self._body, place, origin)) is not None:
-            self._begin(root, trace_id, span_id, parent_id)
+            self._ids_by_span(trace_id)[span_id] = _NO_UNIT
+        elif (root := self._shorten_unsampled(self._body, place, origin)) is not None:
+            self._begin_unit(root, trace_id, span_id, parent_id)
             return
-        self.others.append((copy_span(self._body, place, origin), claimed))
+        self.other_spans.append((copy_span(self._body, place, origin), claimed))
         self.size += claimed * (end - start)
 
-    def _begin(self, root: WireSpan, trace_id: bytes, span_id: bytes, parent_id: bytes) -> None:
+    def _begin_unit(self, root: WireSpan, trace_id: bytes, span_id: bytes, parent_id: bytes) -> None:
         ids = {span_id: parent_id}
         self.unsampled.append((root, ids))
-        if trace_id in self._alone or trace_id in self._mixed:
-            self._list_ids(trace_id)[span_id] = ids
+        if trace_id in self._single_units or trace_id in self._units_by_span:
+            self._ids_by_span(trace_id)[span_id] = ids
         else:
-            self._alone[trace_id] = ids
+            self._single_units[trace_id] = ids
 
-    def _above(self, trace_id: bytes, parent_id: bytes) -> _Ids | None:
+    def _ids_of_parent(self, trace_id: bytes, parent_id: bytes) -> _UnitIds | None:
         """Return the ids of the unit of a span's parent; ``_NO_UNIT`` if the parent is in no unit; None if it is unknown."""
-        ids = self._alone.get(trace_id)
+        ids = self._single_units.get(trace_id)
         if ids is not None:
             return ids if parent_id in ids else None
-        ids_by_span = self._mixed.get(trace_id)
+        ids_by_span = self._units_by_span.get(trace_id)
         return None if ids_by_span is None else ids_by_span.get(parent_id)
 
-    def _list_ids(self, trace_id: bytes) -> dict[bytes, _Ids]:
+    def _ids_by_span(self, trace_id: bytes) -> dict[bytes, _UnitIds]:
         """Return the known spans of a trace, each with the ids of its unit."""
-        ids = self._alone.pop(trace_id, None)
+        ids = self._single_units.pop(trace_id, None)
         if ids is not None:
-            self._mixed[trace_id] = dict.fromkeys(ids, ids)
-        return self._mixed.setdefault(trace_id, {})
+            self._units_by_span[trace_id] = dict.fromkeys(ids, ids)
+        return self._units_by_span.setdefault(trace_id, {})
 
 
 def add_unsampled(table: TraceTable, units: Sequence[UnsampledUnit], now_ns: int) -> None:

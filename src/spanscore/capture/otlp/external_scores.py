@@ -29,6 +29,8 @@ from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
 from spanscore.pipeline.trace_index import ClosedKeys
 
+# --- reading --------------------------------------------------------------------------------------------------------
+
 # The results of other evaluators arrive over OTLP in three forms:
 #
 # 1. the event ``gen_ai.evaluation.result``: a log record, formerly an event of a span;
@@ -41,14 +43,16 @@ _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
 _SCORES: Final = _SCORE.removesuffix(b"value")
 MARKS: Final = (bytes((len(_SCORE),)) + _SCORES, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
-"""Byte strings. Every serialized span with results contains one of them.
+"""Byte strings of which every serialized span with results contains at least one.
 
-The first is the start of ``gen_ai.evaluation.score.value`` and ``gen_ai.evaluation.score.label``, which are equally long. The
-second is the value ``EVALUATOR`` of OpenInference's kind. Each begins with its length: texts never contain such bytes, and
-numbers hardly ever do. The event's name is not searched for, because its length, 0x18, is also the tag of every integer.
+1. the length and the start of ``gen_ai.evaluation.score.value`` and ``gen_ai.evaluation.score.label``, which are equally long
+2. the length and the value ``EVALUATOR`` of OpenInference's kind
+
+The lengths are control characters, which texts do not contain, so a search rarely stops. The event's name is no mark, because
+its length, 0x18, is also the tag of every integer.
 """
 _BYTES_PER_LOOK: Final = 128
-_FLAT: Final = re.compile(
+_FLAT_NAME: Final = re.compile(
     r"((?:trace\.|session\.)?(?:"
     + "|".join(
         rf"{re.escape(before)}\d{{1,9}}{re.escape(behind)}" for before, behind in semconv.OPENINFERENCE_RESULTS.items()
@@ -101,11 +105,11 @@ class LogResults(NamedTuple):
     content: Sequence[ContentRecord]
 
 
-def holds(body: bytes, mark: bytes) -> bool:
+def contains_mark(body: bytes, mark: bytes) -> bool:
     """Return whether a request contains a mark.
 
-    First the mark's first byte is searched for, which is fast (``memchr``) and rare in most requests. If that byte is frequent,
-    the whole mark is searched for: some 0.2 ns per byte, for any content.
+    The mark's first byte is searched first, which is fast (``memchr``), because it is rare in most requests. If it is frequent,
+    the whole mark is searched, at some 0.2 ns per byte.
     """
     first, size = mark[0], len(mark)
     at = body.find(first)
@@ -131,13 +135,14 @@ def results_on(span: WireSpan) -> list[ExternalResult]:
         raise UnreadableRequest(type_name(error)) from None
     attributes = attributes_of(message.attributes)
     if span.origin.scope_name == semconv.SCOPE:
-        return [*_of_spanscore(attributes, message.trace_state, _origin_of(message, "span"))]
+        return [*_own_results(attributes, message.trace_state, _origin_of(message, "span"))]
     events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
     if attributes.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
         return [*_results(events, (message.trace_id, message.span_id, "event"), message.trace_state)]
     if events:
         return [*_results(events, _origin_of(message, "event"), message.trace_state)]
-    return [*_results(_of_evaluator(attributes, message.name), _origin_of(message, "span"), message.trace_state)]
+    results = _results_of_evaluator(attributes, message.name)
+    return [*_results(results, _origin_of(message, "span"), message.trace_state)]
 
 
 def _origin_of(evaluator: Span, form: Literal["event", "span"]) -> ResultOrigin:
@@ -171,9 +176,9 @@ def _read_records(records: Iterable[tuple[str, Any]]) -> LogResults:
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
         elif semconv.EVALUATION_EVENT in (record.event_name, attributes.get(semconv.EVENT_NAME)):
-            of: ResultOrigin | None = (record.trace_id, record.span_id, "record")
-            of = of if record.trace_id and record.span_id else None
-            results = [*_results([attributes], of)]
+            origin: ResultOrigin | None = (record.trace_id, record.span_id, "record")
+            origin = origin if record.trace_id and record.span_id else None
+            results = [*_results([attributes], origin)]
             if not results:
                 rejected[_NAMELESS] += 1
             results_by_record += [(_identify(record), result) for result in results]
@@ -187,7 +192,7 @@ def _identify(record: Any) -> bytes:
     return bytes(record.SerializeToString()) if has_identity else b""
 
 
-def _of_spanscore(attributes: Mapping[str, Any], trace_state: str, of: ResultOrigin) -> Iterator[ExternalResult]:
+def _own_results(attributes: Mapping[str, Any], trace_state: str, origin: ResultOrigin) -> Iterator[ExternalResult]:
     is_excluded = (
         attributes.get(semconv.EVALUATION_SOURCE)
         or attributes.get(semconv.SCORE_REVISION)
@@ -195,21 +200,21 @@ def _of_spanscore(attributes: Mapping[str, Any], trace_state: str, of: ResultOri
     )
     if is_excluded or attributes.get(semconv.SESSION_END) == "open":
         return
-    for result in _results([attributes], of, trace_state):
+    for result in _results([attributes], origin, trace_state):
         yield result._replace(
             value=_number(attributes.get(semconv.QUALITY)),
             evaluator_version=_text(attributes.get(semconv.EVALUATOR_VERSION)) or "",
         )
 
 
-def _of_evaluator(attributes: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
+def _results_of_evaluator(attributes: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
     """Yield the results in an evaluator's attributes, under the names of the conventions."""
     if semconv.EVALUATION_NAME in attributes:
         yield attributes
         return
     flat: dict[str, dict[str, Any]] = {}
     for name, value in attributes.items():
-        if (match := _FLAT.fullmatch(name)) is not None:
+        if (match := _FLAT_NAME.fullmatch(name)) is not None:
             flat.setdefault(match[1], {})[match[2]] = value
     if (
         not flat
@@ -226,14 +231,14 @@ def _of_evaluator(attributes: Mapping[str, Any], span_name: str) -> Iterator[Map
 
 
 def _results(
-    evaluations: Iterable[Mapping[str, Any]], of: ResultOrigin | None, trace_state: str = ""
+    evaluations: Iterable[Mapping[str, Any]], origin: ResultOrigin | None, trace_state: str = ""
 ) -> Iterator[ExternalResult]:
     for attributes in evaluations:
         name = _text(attributes.get(semconv.EVALUATION_NAME))
         if name is not None:
             value = _number(attributes.get(semconv.EVALUATION_SCORE_VALUE))
             label = _text(attributes.get(semconv.EVALUATION_SCORE_LABEL))
-            yield ExternalResult(name, value, label, _probability(attributes, trace_state), origin=of)
+            yield ExternalResult(name, value, label, _probability(attributes, trace_state), origin=origin)
 
 
 def _probability(attributes: Mapping[str, Any], trace_state: str) -> float:
@@ -254,6 +259,8 @@ def _number(value: Any) -> float | None:
     return number if number is not None and isfinite(number) else None
 
 
+# --- counting -------------------------------------------------------------------------------------------------------
+
 # External scores have no declared scale. A name has a mean only while all of its values are from 0 to 1. Names and labels are
 # foreign text: a text longer than 64 characters, or with control characters, is counted as ``other``. At most a hundred pairs
 # of name and label are counted separately; further pairs are ``other``.
@@ -269,7 +276,11 @@ _LONGEST: Final = 64
 
 @dataclass(slots=True)
 class _NameTally:
-    """The counts of one name, and whether it ever had a value outside 0 to 1 (``off_scale``)."""
+    """The counts of one name.
+
+    Attributes:
+        off_scale: whether a value of the name was outside 0 to 1.
+    """
 
     scores: int = 0
     weight: float = 0.0
@@ -297,7 +308,7 @@ class ExternalScores:
         self._count = count
         self.own = frozenset(own)
         self._lock = Lock()
-        self._known = ClosedKeys(_REMEMBERED)  # spans and log records that were read
+        self._read_ids = ClosedKeys(_REMEMBERED)  # spans and log records that were read
         self._seen_results = ClosedKeys(_REMEMBERED)  # scored span, form and name of each result
         self._sets: set[tuple[str, str | None]] = set()
         self._tallies: dict[str, _NameTally] = {}
@@ -308,7 +319,7 @@ class ExternalScores:
 
         ``claims`` are those of the request's scopes, in order. ``ours`` is the number of spans in spanscore's own scopes.
         """
-        marks = [mark for mark in MARKS if holds(request.body, mark)]
+        marks = [mark for mark in MARKS if contains_mark(request.body, mark)]
         if not marks and not ours:
             return []
         return [
@@ -331,8 +342,8 @@ class ExternalScores:
 
     def read_logs(self, results: LogResults) -> None:
         """Count the scores in log records."""
-        for known_by, result in results.results:
-            self._add(known_by, b"", [result])
+        for record_id, result in results.results:
+            self._add(record_id, b"", [result])
 
     def counts(self) -> ExternalCounts | None:
         """Return the counts, names in alphabetical order; None before the first score."""
@@ -351,21 +362,21 @@ class ExternalScores:
         if not others:
             return
         with self._lock:
-            if trace_id and self._known.has(trace_id, span_id):
+            if trace_id and self._read_ids.has(trace_id, span_id):
                 self._repeated += 1
                 return
             if trace_id:
-                self._known.add(trace_id, span_id)
+                self._read_ids.add(trace_id, span_id)
             for result in others:
-                if self._note_result(result):
+                if self._is_repeated(result):
                     self._repeated += 1
                 else:
                     self._count_result(result)
 
-    def _note_result(self, result: ExternalResult) -> bool:
-        """Note a result, and return whether it came before in another form.
+    def _is_repeated(self, result: ExternalResult) -> bool:
+        """Return whether a result was read before in another form; otherwise remember it.
 
-        Results in the same form are no duplicates: several evaluators may use one name.
+        Results in the same form are no repetitions: several evaluators may use one name.
         """
         if result.origin is None:
             return False
@@ -380,7 +391,8 @@ class ExternalScores:
         if result.value is None and result.label is None:
             self._undefined += 1
             return
-        name, label = self._admit(_limit_text(result.name), None if result.label is None else _limit_text(result.label))
+        label = None if result.label is None else _limit_text(result.label)
+        name, label = self._limit_labels(_limit_text(result.name), label)
         tally = self._tallies.setdefault(name, _NameTally())
         tally.scores += 1
         tally.labels.update([] if label is None else [label])
@@ -392,17 +404,18 @@ class ExternalScores:
             return
         tally.off_scale = tally.off_scale or not 0.0 <= value <= 1.0
         if not tally.off_scale:
-            self._weigh(tally, labels, value, 1.0 / result.probability)
+            self._add_moments(tally, labels, value, 1.0 / result.probability)
 
-    def _weigh(self, tally: _NameTally, labels: Labels, y: float, w: float) -> None:
+    def _add_moments(self, tally: _NameTally, labels: Labels, y: float, w: float) -> None:
+        """Add a value ``y`` with the weight ``w`` to the sums from which means and intervals are computed."""
         tally.weight += w
         tally.weight_value += w * y
         moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
         for name, amount in zip(MOMENTS, moments, strict=True):
             self._count(name, labels, amount)
 
-    def _admit(self, name: str, label: str | None) -> tuple[str, str | None]:
-        """Return a name and its label; ``other`` if the maximum number of pairs is reached."""
+    def _limit_labels(self, name: str, label: str | None) -> tuple[str, str | None]:
+        """Return a name and its label; (``other``, None) for a new pair beyond the maximum number of pairs."""
         if (name, label) not in self._sets:
             if len(self._sets) >= _MOST or name == OTHER:
                 return OTHER, None
@@ -413,7 +426,7 @@ class ExternalScores:
 def _select_in_scope(
     body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
 ) -> Iterable[SpanPlace]:
-    """Return the spans of one scope that may have scores. Only the scope ``spanscore`` of spanscore's own scopes has scores."""
+    """Return the spans of one scope that may have scores. Only one of spanscore's own scopes has scores: ``spanscore``."""
     if role is Role.OURS:
         return places if of_spanscore else ()
     if role is Role.IGNORED or not marks:

@@ -1,4 +1,4 @@
-"""The state of OTLP requests: counts at the entry, copies from other processes, and spans that a proxy keeps."""
+"""Counts of OTLP requests, copies of units that other processes sampled, and spans that wait in a proxy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_UNREAD: Final = 10_000
 class EndpointCounts:
     """Counts of OTLP requests since the start. Thread-safe.
 
-    Listeners count requests and refusals; ``OtlpSpans.take`` counts the spans of accepted requests.
+    Listeners count requests and refusals; ``OtlpSpans.accept`` counts the spans of accepted requests.
 
     Attributes:
         requests: number of requests, including refused requests.
@@ -59,7 +59,7 @@ class EndpointCounts:
         self.unread: Counter[str] = Counter()
         self._unread_traces: set[bytes] = set()
 
-    def came(self, size_bytes: int) -> None:
+    def count_request(self, size_bytes: int) -> None:
         """Count a request, accepted or not, with the uncompressed size of its body; 0 if it is unknown."""
         with self._lock:
             self.requests += 1
@@ -70,10 +70,10 @@ class EndpointCounts:
         with self._lock:
             self.refused[reason] += 1
 
-    def leave_unread(self, scope: str, traces: Set[bytes]) -> None:
-        """Count the traces of an ignored scope in a request, except traces with spans in the same request that are read.
+    def count_unread(self, scope: str, traces: Set[bytes]) -> None:
+        """Count the traces of an ignored scope in one request.
 
-        A trace counts once, unless thousands of others came in between.
+        A trace in several requests counts once, unless there are more than 10,000 other traces in between.
         """
         with self._lock:
             self.unread[scope] += len(traces - self._unread_traces)
@@ -81,7 +81,7 @@ class EndpointCounts:
                 self._unread_traces.clear()
             self._unread_traces |= traces
 
-    def took(self, spans: int, rejected: Mapping[str, int], *, ours: int, unclaimed: int) -> None:
+    def count_spans(self, spans: int, rejected: Mapping[str, int], *, ours: int, unclaimed: int) -> None:
         """Count the spans of one accepted request."""
         with self._lock:
             self.spans += spans
@@ -112,33 +112,35 @@ class HeldWireSpan:
         self.exit(self.span, attributes)
 
 
-class RequestClaims(NamedTuple):
-    """The spans of one request, sorted by their treatment.
+class ClassifiedRequest(NamedTuple):
+    """The spans of one request, classified by ``OtlpSpans.classify``. No span is accepted yet.
 
     Attributes:
-        sorting: all spans except those of spanscore's evaluators.
-        kept: spans that wait for their scores; a proxy forwards all others now.
+        request: the request without ``copies``.
+        partition: its spans of unsampled units, and all other spans, without evaluation spans.
+        kept: spans that wait for their scores; a proxy forwards all other spans now.
         copies: copies of units that another process sampled, to be scored here.
-        private: all copies; a proxy forwards none of them.
+        private: all copies of units, trusted or not; a proxy forwards none of them.
         scores: spans that may have external scores.
     """
 
-    taken: ParsedRequest
-    sorting: RequestPartition
+    request: ParsedRequest
+    partition: RequestPartition
     kept: Sequence[WireSpan]
     copies: Sequence[WireSpan] = ()
     private: Sequence[WireSpan] = ()
     scores: Sequence[WireSpan] = ()
 
 
-class RequestSpans(NamedTuple):
-    """The spans of one request, on their way to the span thread.
+class AcceptedRequest(NamedTuple):
+    """The spans of one accepted request, an event for the span thread.
 
     Attributes:
+        unsampled: units that no rate would sample.
         spans: all other spans, each with whether it is claimed.
         roots: number of spans that certainly begin a unit.
         traces: ids of the traces of claimed spans.
-        beside: ids of the traces of unclaimed spans and of copies.
+        other_traces: ids of the traces of unclaimed spans and of copies.
         kept: spans that wait to be forwarded.
         exit: function that forwards the kept spans; None = no span is kept.
         copies: copies of units that another process sampled.
@@ -149,32 +151,33 @@ class RequestSpans(NamedTuple):
     spans: Sequence[tuple[WireSpan, bool]]
     roots: int
     traces: Set[bytes]
-    beside: Set[bytes]
+    other_traces: Set[bytes]
     kept: Sequence[WireSpan]
     exit: Forward | None
     copies: Sequence[WireSpan]
     size: int
 
 
-class StreamPosition(NamedTuple):
-    """A request that was read from a stream, and its position there.
+class StreamMessage(NamedTuple):
+    """A request that was read from a stream, such as a Kafka partition.
 
     Attributes:
         stream: name of the stream; spans of an ended stream are dropped.
-        log_ns: time of the message in the stream's log, in nanoseconds.
-        noted: function of the ids of the request's traces, called on the span thread when the spans are in their table.
+        log_ns: timestamp of the message in the stream, in nanoseconds.
+        accepted: the spans of the request.
+        on_added: called on the span thread with the ids of the request's traces, when the spans are in their table.
     """
 
     stream: Hashable
     log_ns: int
-    arrived: RequestSpans
-    noted: Callable[[Collection[bytes]], None]
+    accepted: AcceptedRequest
+    on_added: Callable[[Collection[bytes]], None]
 
 
 _REMEMBERED: Final = 100_000
-"""Number of remembered units: senders resend a copy that got no response."""
-_MOST: Final = 1_000
-"""Number of resources with a known result of ``_is_copy``; beyond it, all are forgotten."""
+"""Number of remembered units and spans, by which repetitions are recognised: senders resend a request without a response."""
+_MOST_RESOURCES: Final = 1_000
+"""Number of resources with a cached result of ``_is_copy``; beyond it, all are forgotten."""
 _UNTRUSTED: Final = (
     "without a token, so the units are sampled again: set serve.token_file to the token of the sending processes"
 )
@@ -190,7 +193,7 @@ class UnitCopies:
     Attributes:
         metrics: names of all metrics of this scorer.
         trusted: whether the sampling decisions in copies are used: senders have a token, or write to spanscore's own topic.
-        again: number of repeated copies.
+        again: number of repeated copies that were left out.
         ignored: number of spans of untrusted copies.
         lost: reason → number of copies, or of metrics of copies, that cannot be scored here.
     """
@@ -198,44 +201,40 @@ class UnitCopies:
     def __init__(self, metrics: Collection[str]) -> None:
         self.metrics: Set[str] = frozenset(metrics)
         self.trusted = False
-        self._known = ClosedKeys(_REMEMBERED)
+        self._read_units = ClosedKeys(_REMEMBERED)
         self._copies: dict[int, bool] = {}
         self.again = self.ignored = 0
         self.lost: Counter[str] = Counter()
 
-    def separate(self, taken: ParsedRequest) -> tuple[ParsedRequest, Sequence[WireSpan], Sequence[WireSpan]]:
-        """Return the request without trusted copies, the trusted copies, and all copies. Thread-safe.
-
-        Copies are never forwarded to a backend.
-        """
-        are_copies = [self._is_copy(origin) for origin, _ in taken.places]
+    def separate(self, request: ParsedRequest) -> tuple[ParsedRequest, Sequence[WireSpan], Sequence[WireSpan]]:
+        """Return the request without trusted copies, the spans of trusted copies, and the spans of all copies. Thread-safe."""
+        are_copies = [self._is_copy(origin) for origin, _ in request.places]
         if True not in are_copies:
-            return taken, (), ()
-        marked = list(zip(taken.places, are_copies, strict=True))
-        private = [copy_span(taken.body, at, origin) for (origin, places), copy in marked if copy for at in places]
+            return request, (), ()
+        places = list(zip(request.places, are_copies, strict=True))
+        private = [copy_span(request.body, at, origin) for (origin, spans), copy in places if copy for at in spans]
         if not self.trusted:
             self.ignored += len(private)
             log_once("untrusted copies", f"copies of units came {_UNTRUSTED}")
-            return taken, (), private
-        rest = [place for place, copy in marked if not copy]
-        return taken._replace(places=rest), private, private
+            return request, (), private
+        rest = [place for place, copy in places if not copy]
+        return request._replace(places=rest), private, private
 
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
-        """Yield the units of copies, with samples if they were submitted. Call on the span thread.
+        """Yield the units of copies, with their samples if these were submitted. Call on the span thread.
 
-        With ``once``, repeated copies are left out, because senders resend a copy that got no response. Streams are reread on
-        purpose.
+        With ``once``, repeated copies are left out. Messages of streams are repeated on purpose, when they are read again.
         """
         for unit, samples in units_of(copies, self._unreadable):
             ids = unit.key.trace_id.to_bytes(16), unit.key.span_id.to_bytes(8)
-            if once and self._known.has(*ids):
+            if once and self._read_units.has(*ids):
                 self.again += 1
                 continue
-            self._known.add(*ids)
-            if (ours := self._for_us(unit)).eligible_metrics:
-                yield ours, samples
+            self._read_units.add(*ids)
+            if (limited := self._limit_to_metrics(unit)).eligible_metrics:
+                yield limited, samples
 
-    def _for_us(self, unit: Unit) -> Unit:
+    def _limit_to_metrics(self, unit: Unit) -> Unit:
         """Return the unit, eligible only for those metrics that this scorer has."""
         eligible = unit.eligible_metrics or frozenset()
         for name in sorted(eligible - self.metrics):
@@ -249,13 +248,13 @@ class UnitCopies:
 
     def notes(self) -> list[str]:
         """Return the notes on unscored copies for ``status()``."""
-        notes = [f"{times:,} copies of units came with {what}" for what, times in self.lost.copy().items()]
+        notes = [f"{count:,} copies of units came with {reason}" for reason, count in self.lost.copy().items()]
         return notes + ([f"{self.ignored:,} spans of copies came {_UNTRUSTED}"] if self.ignored else [])
 
     def _is_copy(self, origin: Origin) -> bool:
         resource = hash(origin.resource)  # the hash, because the bytes may be many
         if resource not in self._copies:
-            if len(self._copies) >= _MOST:
+            if len(self._copies) >= _MOST_RESOURCES:
                 self._copies.clear()
             self._copies[resource] = False
             with suppress(UnreadableRequest):
@@ -263,19 +262,19 @@ class UnitCopies:
         return self._copies[resource]
 
 
-_EARLY_NS: Final = 5_000_000_000
-"""Time for which a span waits for its unit to close; the root of a closing unit waits longer."""
+_WAIT_NS: Final = 5_000_000_000
+"""Time for which a proxy's span waits for its unit to close; the root of a unit that is about to close waits longer."""
 
 
 class ProxyBuffer:
-    """Spans that a proxy keeps, and forwards once. Call on the span thread.
+    """The spans that wait in a proxy. Call on the span thread.
 
-    A span leaves with its unit's scores, or unchanged after 5 s unless the unit is about to close.
+    Each span is forwarded once: with its unit's scores, or unchanged after 5 s.
     """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # in order of arrival
-        self._gone: OrderedDict[UnitKey, None] = OrderedDict()
+        self._forwarded: OrderedDict[UnitKey, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -284,36 +283,38 @@ class ProxyBuffer:
         """Keep spans. A repeated span, waiting or already forwarded, is dropped."""
         for span in spans:
             key = unit_key(span)
-            if key not in self._waiting and key not in self._gone:
+            if key not in self._waiting and key not in self._forwarded:
                 self._waiting[key] = now_ns, HeldWireSpan(span, exit)
 
-    def give(self, keys: Sequence[UnitKey]) -> dict[int, PendingSpan]:
+    def pop(self, keys: Sequence[UnitKey]) -> dict[int, PendingSpan]:
         """Remove and return those of these spans that wait, by span id; all are of one trace. The caller must end them."""
         pending: dict[int, PendingSpan] = {}
         for key in keys:
             entry = self._waiting.pop(key, None)
             if entry is not None:
                 pending[key.span_id] = entry[1]
-                keep_latest(self._gone, key, None, _REMEMBERED)
+                keep_latest(self._forwarded, key, None, _REMEMBERED)
         return pending
 
     def forward(self, keys: Sequence[UnitKey]) -> None:
         """Forward those of these spans that wait, unchanged."""
-        for span in self.give(keys).values():
+        for span in self.pop(keys).values():
             span.end()
 
     def forward_overdue(self, now_ns: int, closing: Callable[[], set[UnitKey]]) -> None:
-        """Forward the spans that have waited for 5 s, unchanged; the roots of units that are about to close keep waiting."""
+        """Forward the spans that have waited for 5 s, unchanged, except the roots that ``closing`` returns.
+
+        ``closing`` returns the keys of the units that are about to close.
+        """
         if (due_ns := self.next_due_ns()) is None or now_ns < due_ns:
             return
-        stay = closing()
-        waiting = takewhile(lambda held: now_ns - held[1][0] >= _EARLY_NS, self._waiting.items())
-        overdue = [key for key, _ in waiting]
+        roots = closing()
+        overdue = [key for key, _ in takewhile(lambda item: now_ns - item[1][0] >= _WAIT_NS, self._waiting.items())]
         for key in overdue:
-            if key in stay:
+            if key in roots:
                 self._waiting[key] = now_ns, self._waiting[key][1]
                 self._waiting.move_to_end(key)
-        self.forward([key for key in overdue if key not in stay])
+        self.forward([key for key in overdue if key not in roots])
 
     def forward_all(self) -> None:
         """Forward all waiting spans, unchanged."""
@@ -321,4 +322,4 @@ class ProxyBuffer:
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the oldest span has waited for 5 s; None if no span waits."""
-        return next((since_ns + _EARLY_NS for since_ns, _ in self._waiting.values()), None)
+        return next((since_ns + _WAIT_NS for since_ns, _ in self._waiting.values()), None)

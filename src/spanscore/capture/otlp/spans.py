@@ -13,12 +13,12 @@ from spanscore.capture.log_content import LogContent
 from spanscore.capture.otlp.claims import RequestPartition, ScopeClaim, WireClaims, add_unsampled
 from spanscore.capture.otlp.external_scores import ExternalScores
 from spanscore.capture.otlp.requests import (
+    AcceptedRequest,
+    ClassifiedRequest,
     EndpointCounts,
     Forward,
     ProxyBuffer,
-    RequestClaims,
-    RequestSpans,
-    StreamPosition,
+    StreamMessage,
     UnitCopies,
 )
 from spanscore.capture.otlp.streams import Streams
@@ -37,23 +37,26 @@ from spanscore.pipeline.trace_index import Bounds, ClosedUnit, unit_key
 from spanscore.pipeline.traces import TraceTable
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
-# Decodes the spans of a closed unit and splits it into units with GenAI names: most often into one unit.
-
 
 def units_of(
-    closed: ClosedUnit, translator: SpanNormalizers, mended: Counter[str], logs: LogContent | None = None
+    closed: ClosedUnit, translator: SpanNormalizers, repaired: Counter[str], logs: LogContent | None = None
 ) -> list[Unit]:
-    """Return the units of a topmost span and all spans below it; empty if the spans make no unit.
+    """Decode a topmost span and all spans below it, and return their units: usually one, empty if they make no unit.
 
-    If spans are missing, only the topmost span is read: the sampling probability depends on it alone. ``mended`` counts
-    repaired faults in spans. Without ``logs``, content in log records is not read.
+    If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
+
+    Args:
+        closed: the spans.
+        translator: normalizers, which map spans to GenAI names.
+        repaired: kind of a fault → number of spans in which it was repaired; this function adds to it.
+        logs: content in log records; None = it is not read.
     """
     complete = closed.outcome is None
     spans: list[SpanData] = []
     for span in closed.spans if complete else (closed.root,):
         try:
-            data = span_data_of(span, mended)
-            translated = translator.translate(data) if logs is None else logs.translated(data, translator)
+            data = span_data_of(span, repaired)
+            translated = translator.translate(data) if logs is None else logs.translate(data, translator)
         except Exception as error:  # noqa: BLE001  (the bytes are not a span, or a user's normalizer raises)
             log_internal_error("read a span", error)
             complete = False
@@ -69,9 +72,8 @@ def units_of(
     return split(Unit(closed.key, ordered, complete, closed.revision))
 
 
-# OTLP has no event for the start of a span. The bytes of claimed spans therefore wait in a table until their unit is whole.
-# Only units that may be scored are decoded and normalized. For all other units the bytes of a root decide whether it is a unit
-# and is counted.
+# OTLP has no event for the start of a span. The bytes of claimed spans therefore wait in a table until their unit is complete.
+# Only units that may be scored are decoded and translated. Other units are counted by the bytes of their roots.
 
 _OURS: Final = Role.OURS
 _ROOT: Final = RootRole.ROOT
@@ -118,10 +120,10 @@ class OtlpSpans:
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use this intake from now on, without a span, and count from zero."""
+        """Use this intake from now on, forget all spans, and count from zero."""
         self._event_queue, self._port = intake.event_queue, intake.port
-        self._sampler, self._admission = intake.sampler, intake.admission
-        self._mended: Counter[str] = Counter()
+        self._sampler, self._ledger = intake.sampler, intake.ledger
+        self._repaired: Counter[str] = Counter()
         self.counts = EndpointCounts()
         self.copies = UnitCopies(self.metrics)
         self.logs = LogContent(self.bounds.bytes // _LOGS_SHARE, self.bounds.orphan_wait_ns)
@@ -129,7 +131,7 @@ class OtlpSpans:
         self.table = self._table(self.bounds)
         self.streams = Streams()
         self._kept = ProxyBuffer()
-        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
+        self._accepted_roots = self._read_roots = self._accepted_traces = self._read_traces = self.units = 0
 
     def use_metrics(self, metrics: Collection[str], evaluators: Collection[tuple[str, str]]) -> None:
         """Score copies by these unit metrics from now on; external scores leave out these names and evaluator versions."""
@@ -144,39 +146,39 @@ class OtlpSpans:
         """Return the full resource, ``bytes``, ``traces`` or ``event_queue``, if the next request must be refused."""
         if self.table.bytes + self.streams.bytes >= self.bounds.bytes:
             return "bytes"
-        if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self.bounds.traces:
+        if self.table.open + self.streams.open + self._accepted_traces - self._read_traces >= self.bounds.traces:
             return "traces"
         return None if self._event_queue.admits() else "event_queue"
 
-    def take(self, taken: ParsedRequest, exit: Forward | None = None) -> Sequence[WireSpan]:
+    def accept(self, request: ParsedRequest, exit: Forward | None = None) -> Sequence[WireSpan]:
         """Accept the spans of one request; return the kept spans. Only the first call may block.
 
         Args:
-            taken: the request; check ``overloaded`` first.
+            request: the request; check ``overloaded`` first.
             exit: forwards each kept span exactly once; None = no span is kept.
         """
-        looked = self.look(taken, keep=exit is not None)
-        self.take_in(looked, exit)
-        return looked.kept
+        classified = self.classify(request, keep=exit is not None)
+        self.accept_classified(classified, exit)
+        return classified.kept
 
-    def take_logs(self, records: Iterable[ContentRecord]) -> None:
+    def accept_logs(self, records: Iterable[ContentRecord]) -> None:
         """Keep content from log records until its spans are read, for traces that may be scored. Thread-safe."""
         if not self._closed:
             self.logs.add(
                 record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
             )
 
-    def read(self, taken: ParsedRequest) -> RequestSpans | None:
-        """Return the argument of ``hand_over`` for a request that was read from a stream. None if the receiver is closed."""
-        return None if self._closed else self._count_arrival(self.look(taken, keep=False), None)
+    def classify_message(self, request: ParsedRequest) -> AcceptedRequest | None:
+        """Return the spans of a request from a stream, for ``accept_messages``; None if the receiver is closed."""
+        return None if self._closed else self._count_accepted(self.classify(request, keep=False), None)
 
-    def hand_over(self, read: Sequence[StreamPosition]) -> None:
-        """Accept requests that were read from one stream, in their order; at least one."""
+    def accept_messages(self, messages: Sequence[StreamMessage]) -> None:
+        """Accept messages of one stream, in their order; at least one."""
         self.ready()
-        self._event_queue.put(self, read, sum([message.arrived.size for message in read]), never_drop=True)
+        self._event_queue.put(self, messages, sum([message.accepted.size for message in messages]), never_drop=True)
 
-    def then(self, work: Callable[[int], None]) -> None:
-        """Run ``work`` with the time on the span thread, after all requests accepted so far. Thread-safe."""
+    def run_in_order(self, work: Callable[[int], None]) -> None:
+        """Call ``work`` with the monotonic time on the span thread, after all requests accepted so far. Thread-safe."""
         self.ready()
         self._event_queue.put(self, work, never_drop=True)
 
@@ -188,130 +190,142 @@ class OtlpSpans:
             self.tick(now_ns)
             safe(now_ns, done.set)
 
-        self.then(close_and_ask)
+        self.run_in_order(close_and_ask)
         self._event_queue.nudge()
         return done.wait(timeout_s)
 
     def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
         """Start to read a stream; ``max_age_ns`` limits the age of its units. Thread-safe."""
         bounds = replace(self.bounds, max_age_ns=min(self.bounds.max_age_ns, max_age_ns))
-        self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
+        self.run_in_order(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
 
-    def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
-        """Return the spans of a request sorted by their treatment. Thread-safe; no span is accepted yet.
+    def classify(self, request: ParsedRequest, *, keep: bool) -> ClassifiedRequest:
+        """Classify the spans of a request, without accepting them. Thread-safe.
 
-        With ``keep``, claimed spans of units that may be scored are to wait for their scores, as far as can be decided.
+        With ``keep``, ``kept`` has the claimed spans of units that may be scored, as far as the request shows.
         """
-        taken, copies, private = self.copies.separate(taken)
-        claims = [self.claims.of(origin) for origin, _ in taken.places]  # in order: of two scopes the first is read
-        sorting = RequestPartition(taken, self._drop_content)
-        for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
+        request, copies, private = self.copies.separate(request)
+        claims = [self.claims.of(origin) for origin, _ in request.places]  # in order: of two scopes the first is read
+        partition = RequestPartition(request, self._shorten_unsampled)
+        for (origin, places), (role, mark, usual_mark) in zip(reversed(request.places), reversed(claims), strict=True):
             if role is _OURS:
-                sorting.ours += len(places)
+                partition.ours += len(places)
             else:
-                sorting.read(origin, places, mark, mostly)
-        kept = self._to_keep([*self._claim_spans(taken, claims)]) if keep else []
+                partition.read(origin, places, mark, usual_mark)
+        kept = self._select_kept([*self._claim_spans(request, claims)]) if keep else []
         if private:
             here = {*private}
             kept = [span for span in kept if span not in here]
-        scores = () if self.external is None else self.external.select_spans(taken, claims, ours=sorting.ours)
-        return RequestClaims(taken, sorting, kept, copies, private, scores)
+        scores = () if self.external is None else self.external.select_spans(request, claims, ours=partition.ours)
+        return ClassifiedRequest(request, partition, kept, copies, private, scores)
 
-    def take_in(self, looked: RequestClaims, exit: Forward | None) -> None:
-        """Accept the spans of a request that ``look`` sorted; ``exit`` gets the kept spans."""
+    def accept_classified(self, classified: ClassifiedRequest, exit: Forward | None) -> None:
+        """Accept the spans of a classified request; ``exit`` forwards its kept spans."""
         if self._closed:
             if exit is not None:
-                for span in looked.kept:
+                for span in classified.kept:
                     exit(span, None)
             return
         self.ready()
-        arrived = self._count_arrival(looked, exit)
-        self._event_queue.put(self, arrived, arrived.size, never_drop=True)
+        accepted = self._count_accepted(classified, exit)
+        self._event_queue.put(self, accepted, accepted.size, never_drop=True)
 
-    def _count_arrival(self, looked: RequestClaims, exit: Forward | None) -> RequestSpans:
-        """Count the spans of an accepted request, and return them for the span thread."""
-        taken, sorting, kept, copies, _, scores = looked
+    def _count_accepted(self, classified: ClassifiedRequest, exit: Forward | None) -> AcceptedRequest:
+        """Count the spans of a request that is accepted now, and return the event for the span thread."""
+        request, partition, kept, copies, _, scores = classified
         if scores and self.external is not None:
             self.external.read(scores)
-        spans, ours = sorting.read_spans + sorting.ours + len(copies), sorting.ours
-        self.counts.took(spans, taken.rejected, ours=ours, unclaimed=sorting.unclaimed)
-        for scope, traces in self.claims.unread(taken):
-            self.counts.leave_unread(scope, traces - sorting.traces)
-        roots, beside, size = sorting.roots, sorting.beside, sorting.size
+        spans, ours = partition.read_spans + partition.ours + len(copies), partition.ours
+        self.counts.count_spans(spans, request.rejected, ours=ours, unclaimed=partition.unclaimed)
+        for scope, traces in self.claims.unread(request):
+            self.counts.count_unread(scope, traces - partition.traces)
+        roots, other_traces, size = partition.roots, partition.other_traces, partition.size
         if copies:
             copied = {span.trace_id for span in copies}
-            roots, beside, size = roots + len(copied), beside | copied, size + sum([len(span.raw) for span in copies])
-        self._taken += roots
+            roots, other_traces, size = (
+                roots + len(copied),
+                other_traces | copied,
+                size + sum([len(span.raw) for span in copies]),
+            )
+        self._accepted_roots += roots
         # A burst is read later, and may be many times the size of the table's limit.
-        self._traces_taken += len(sorting.traces)
-        return RequestSpans(
-            sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size
+        self._accepted_traces += len(partition.traces)
+        return AcceptedRequest(
+            partition.unsampled,
+            partition.other_spans[::-1],
+            roots,
+            partition.traces,
+            other_traces,
+            kept,
+            exit,
+            copies,
+            size,
         )
 
-    def _claim_spans(self, taken: ParsedRequest, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
-        for (origin, places), (role, marked, _) in zip(taken.places, claims, strict=True):
+    def _claim_spans(self, request: ParsedRequest, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
+        for (origin, places), (role, find_mark, _) in zip(request.places, claims, strict=True):
             for place in () if role is _OURS else places:
-                if marked is None or marked(taken.body, place[4], place[5]) is not None:
-                    yield copy_span(taken.body, place, origin)
+                if find_mark is None or find_mark(request.body, place[4], place[5]) is not None:
+                    yield copy_span(request.body, place, origin)
 
-    def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
-        """Return the spans of units that may be scored, by the root of their trace or by a root that may begin with them."""
+    def _select_kept(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
+        """Return the claimed spans of units that may be scored: the trace's root may be sampled, or the span as a root."""
         ids, by_trace, kept = {span.span_id for span in claimed}, dict[tuple[bytes, str], bool](), list[WireSpan]()
         for span in claimed:
             of_trace = span.trace_id, trace_state_of(span)
             if of_trace not in by_trace:  # only these decide the sampling of a trace's root
-                by_trace[of_trace] = self._may(span, of_trace[1], is_trace_root=True)
+                by_trace[of_trace] = self._may_be_sampled(span, of_trace[1], is_trace_root=True)
             begins = span.parent_is_remote or (span.parent_id and span.parent_id not in ids)
-            if by_trace[of_trace] or (begins and self._may(span, of_trace[1], is_trace_root=False)):
+            if by_trace[of_trace] or (begins and self._may_be_sampled(span, of_trace[1], is_trace_root=False)):
                 kept.append(span)
         return kept
 
-    def _drop_content(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
-        """Return the root of a unit that no rate would sample, without its content; None if its spans must be kept."""
+    def _shorten_unsampled(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+        """Return a root without its content if no rate would sample its unit; None if the spans of the unit are needed."""
         trace_id, _, parent_id, _, _, _, trace_state = root
         has_state = trace_state != b""
         may = None if has_state or parent_id else self._sampler.preview_trace(trace_id)
         if may is None:
             span = copy_span(body, root, origin)
-            may = self._may(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
-        return None if may else self.claims.shortened(body, root, origin)
+            may = self._may_be_sampled(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
+        return None if may else self.claims.shorten_root(body, root, origin)
 
-    def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
+    def _may_be_sampled(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
         return self._sampler.could_sample(SamplingContext(unit_key(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
-    def handle(self, event: RequestSpans | Sequence[StreamPosition] | Callable[[int], None], now_ns: int) -> None:
+    def handle(self, event: AcceptedRequest | Sequence[StreamMessage] | Callable[[int], None], now_ns: int) -> None:
         """Handle one event: a request, requests of a stream, or work."""
-        if isinstance(event, RequestSpans):
+        if isinstance(event, AcceptedRequest):
             if event.exit is not None:
                 self._kept.keep(event.kept, event.exit, now_ns)
             self._add(self.table, event, now_ns)
             if event.copies:
-                self._take_copies(event.copies, now_ns, once=True)
+                self._hand_on_copies(event.copies, now_ns, once=True)
         elif callable(event):
             event(now_ns)
         else:
-            self._handle_read(event, now_ns)
+            self._handle_messages(event, now_ns)
 
-    def _handle_read(self, read: Sequence[StreamPosition], now_ns: int) -> None:
-        stream, at_ns = self.streams.read(read, now_ns)
-        for _, _, arrived, noted in read:
+    def _handle_messages(self, messages: Sequence[StreamMessage], now_ns: int) -> None:
+        stream, stream_ns = self.streams.read(messages, now_ns)
+        for _, _, accepted, on_added in messages:
             try:
-                self._add(None if stream is None else stream.table, arrived, at_ns)
+                self._add(None if stream is None else stream.table, accepted, stream_ns)
                 if stream is not None:
-                    if arrived.copies:
-                        stream.copies.append(arrived.copies)
-                    noted(arrived.traces | arrived.beside if arrived.beside else arrived.traces)
+                    if accepted.copies:
+                        stream.copies.append(accepted.copies)
+                    on_added(accepted.traces | accepted.other_traces if accepted.other_traces else accepted.traces)
             except Exception as error:  # noqa: BLE001  (the other requests go on)
                 log_internal_error("read a message", error)
 
     def tick(self, now_ns: int) -> None:
         """Hand on complete units, and forward kept spans that have waited for too long."""
-        self._close_all(self.table.due(now_ns), now_ns)
-        self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
+        self._close_units(self.table.due(now_ns), now_ns)
+        self._close_units(self.streams.due(now_ns), now_ns, is_stream=True)
         for copies in self.streams.copies():
-            self._take_copies(copies, now_ns, once=False)
+            self._hand_on_copies(copies, now_ns, once=False)
         self._kept.forward_overdue(now_ns, self.table.waiting)
 
     def next_due_ns(self) -> int | None:
@@ -335,14 +349,14 @@ class OtlpSpans:
             unit._replace(outcome=Outcome.SHUTDOWN) if unit.outcome is Outcome.INCOMPLETE else unit
             for unit in self.table.close_all(now_ns)
         )
-        self._close_all([*closed], now_ns)
+        self._close_units([*closed], now_ns)
         self._kept.forward_all()
         self.streams.on_shutdown()
         return []
 
     def unread_count(self) -> int:
         """Return the number of roots that the span thread has not read, plus the open units if it is abandoned. Thread-safe."""
-        unread = self._taken - self._read
+        unread = self._accepted_roots - self._read_roots
         return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread
 
     def close(self) -> None:
@@ -376,32 +390,32 @@ class OtlpSpans:
 
     def notes(self) -> list[str]:
         """Return the notes on unscored spans for ``status()``."""
-        mended = [
+        repaired = [
             f"{spans:,} of the spans that were read have {what}: it is read as its start"
-            for what, spans in self._mended.copy().items()
+            for what, spans in self._repaired.copy().items()
         ]
-        return self.claims.notes() + mended + self.translator.notes() + self.copies.notes()
+        return self.claims.notes() + repaired + self.translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
         return TraceTable(bounds, follows=self._follows, is_unit_root=self.claims.is_unit_root)
 
     def _follows(self, root: WireSpan) -> bool:
-        """Return whether the spans below a topmost span are kept: the unit may be scored, or the spans decide on the roots."""
+        """Return whether the spans below a topmost span are needed: to score the unit, or to find its roots."""
         return self._may_be_scored(root) or self.claims.role(root) is not _ROOT
 
     def _may_be_scored(self, root: WireSpan) -> bool:
-        return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
+        return self._may_be_sampled(root, trace_state_of(root), is_trace_root=not root.parent_id)
 
-    def _add(self, table: TraceTable | None, event: RequestSpans, now_ns: int) -> None:
-        """Add spans to a table; None = their stream is no longer read."""
-        self._read += event.roots
+    def _add(self, table: TraceTable | None, event: AcceptedRequest, now_ns: int) -> None:
+        """Add the spans of a request to a table; None = their stream is no longer read, and they are dropped."""
+        self._read_roots += event.roots
         if table is not None:
             add_unsampled(table, event.unsampled, now_ns)
             for span, claimed in event.spans:
                 table.add(span, claimed=claimed, now_ns=now_ns)
-        self._traces_read += len(event.traces)
+        self._read_traces += len(event.traces)
 
-    def _take_copies(self, copies: Sequence[WireSpan], now_ns: int, *, once: bool) -> None:
+    def _hand_on_copies(self, copies: Sequence[WireSpan], now_ns: int, *, once: bool) -> None:
         for unit, samples in self.copies.units(copies, once=once):
             self.units += 1
             if samples is None:
@@ -410,15 +424,15 @@ class OtlpSpans:
                 self._port.sample_submitted(unit, samples, None, sampled=True, now_ns=now_ns)
             yield_gil()
 
-    def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int, *, is_stream: bool = False) -> None:
+    def _close_units(self, closed: Iterable[ClosedUnit], now_ns: int, *, is_stream: bool = False) -> None:
         unsampled, is_proxy = 0, bool(self._kept)
         for number, unit in enumerate(closed):
-            is_sampled = unit[2] is not _NOT_SAMPLED
+            is_sampled = unit.outcome is not _NOT_SAMPLED
             try:
                 if not is_sampled:
                     unsampled += 1
                 elif self._event_queue.abandoned and not is_stream:  # another process reads the rest of a stream
-                    self._admission.record_rejected(Outcome.SHUTDOWN, self.claims.roots(unit))
+                    self._ledger.record_rejected(Outcome.SHUTDOWN, self.claims.roots(unit))
                 else:
                     unsampled += self._close(unit, now_ns)
             except Exception as error:  # noqa: BLE001  (the other units go on)
@@ -429,20 +443,20 @@ class OtlpSpans:
                 yield_gil()
         if unsampled:
             self.units += unsampled
-            self._admission.record_rejected(_NOT_SAMPLED, unsampled)
+            self._ledger.record_rejected(_NOT_SAMPLED, unsampled)
 
     def _close(self, closed: ClosedUnit, now_ns: int) -> int:
         """Hand on the units of a topmost span; return the number of units that cannot be scored."""
         if self.claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
             return self.claims.roots(closed)
-        units = [] if self.claims.is_none(closed) else units_of(closed, self.translator, self._mended, self.logs)
+        units = [] if self.claims.has_no_unit(closed) else units_of(closed, self.translator, self._repaired, self.logs)
         if closed.revision and [unit.key for unit in units] != [closed.key]:
             self.table.late += 1  # the late span changes which spans are roots; the old units have been scored
             return 0
         for unit in units:
             self.claims.found_by_content(closed.root.origin)
             self.units += not unit.revision
-            kept = self._kept.give([UnitKey(span.trace_id, span.span_id) for span in unit.spans])
+            kept = self._kept.pop([UnitKey(span.trace_id, span.span_id) for span in unit.spans])
             lost = closed.outcome or Outcome.INCOMPLETE
             self._port.unit_complete(unit, kept, now_ns, lost=lost, reason=closed.reason)
         return 0

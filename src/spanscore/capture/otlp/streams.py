@@ -1,4 +1,4 @@
-"""Keeps the open units of each stream, such as a Kafka partition, with a separate clock per stream."""
+"""The open units of each stream, such as a Kafka partition, with a clock per stream."""
 
 from __future__ import annotations
 
@@ -6,42 +6,41 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from spanscore.capture.otlp.requests import StreamPosition
+from spanscore.capture.otlp.requests import StreamMessage
 from spanscore.config.units import Units
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.span import UnitKey
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 
-# A stream is read in bursts and is paused in between. By the wall clock, its units would close before the rest of their spans
-# is read. The stream's clock runs at most as fast as the wall clock, and only while the stream is read:
-#
-#     read to its end           runs
-#     messages left to read     runs, at most to the newest message timestamp that was read
-#     not read (paused, away)   stops
-#
-# Message timestamps are compared only with other timestamps of the same partition, never with this process's clock, so a wrong
-# clock cannot close a unit early.
-
 
 class StreamClock:
     """The clock of one stream, by which the stream's units age. Use it from one thread.
 
-    While messages are left to read, the clock stops at the newest message timestamp that was read. The parameter ``steady_ns``
-    is the present monotonic time in nanoseconds.
+    A stream is read in bursts, and is paused in between. By the wall clock, its units would close before the rest of their
+    spans is read. The stream's clock is at most as fast as the wall clock:
+
+    - While the stream is read to its end, the clock runs.
+    - While messages are left to read, the clock runs at most to the newest message timestamp that was read.
+    - While the stream is not read, the clock stops.
+
+    Message timestamps are compared only with other timestamps of the same stream, so a wrong clock of another computer cannot
+    close a unit early. The parameter ``steady_ns`` is the present monotonic time in nanoseconds.
     """
 
     def __init__(self, steady_ns: int) -> None:
-        self._base_ns = self._since_ns = steady_ns
-        self._ran_ns = 0
+        # A section begins at the end of the stream, and with the first message after it.
+        self._base_ns = steady_ns  # the stream's time at the beginning of the section
+        self._ran_ns = 0  # time for which the clock ran in the section, up to ``_since_ns``
+        self._since_ns = steady_ns  # monotonic time of the last start or stop
         self._is_stopped = False
         self._at_end = True
-        self._first_ns = self._last_ns = 0
+        self._first_ns = self._last_ns = 0  # oldest and newest message timestamp of the section
 
     def now_ns(self, steady_ns: int) -> int:
         """Return the stream's time in nanoseconds, which never decreases."""
-        ran, most = self._ran(steady_ns), self._last_ns - self._first_ns
-        return self._base_ns + (ran if self._at_end or ran < most else most)
+        ran_ns, limit_ns = self._ran(steady_ns), self._last_ns - self._first_ns
+        return self._base_ns + (ran_ns if self._at_end or ran_ns < limit_ns else limit_ns)
 
     def monotonic_ns_at(self, stream_ns: int) -> int | None:
         """Return the monotonic time at which the clock will show ``stream_ns`` if nothing more is read; None = never."""
@@ -56,7 +55,7 @@ class StreamClock:
         """Record that a message was read; ``log_ns`` is its timestamp in ns."""
         self.go(steady_ns)
         if self._at_end:
-            self._begin(steady_ns)
+            self._begin_section(steady_ns)
             self._at_end, self._first_ns, self._last_ns = False, log_ns, log_ns
         self._last_ns = max(self._last_ns, log_ns)
 
@@ -64,7 +63,7 @@ class StreamClock:
         """Record that the stream has no further messages for now."""
         self.go(steady_ns)
         if not self._at_end:
-            self._begin(steady_ns)
+            self._begin_section(steady_ns)
             self._at_end = True
 
     def stop(self, steady_ns: int) -> None:
@@ -77,11 +76,12 @@ class StreamClock:
             self._since_ns, self._is_stopped = steady_ns, False
 
     def _ran(self, steady_ns: int) -> int:
+        """Return the time for which the clock ran in this section."""
         if self._is_stopped or steady_ns < self._since_ns:
             return self._ran_ns
         return self._ran_ns + steady_ns - self._since_ns
 
-    def _begin(self, steady_ns: int) -> None:
+    def _begin_section(self, steady_ns: int) -> None:
         self._base_ns, self._ran_ns, self._since_ns = self.now_ns(steady_ns), 0, steady_ns
 
 
@@ -108,6 +108,8 @@ class OpenStream(NamedTuple):
     """The open units of one stream.
 
     Attributes:
+        table: spans that wait for the rest of their unit.
+        clock: clock by which the units age.
         copies: copies of units that another process sampled (``remote_scoring``), one entry per request. Each waits until the
             queue has a free place.
     """
@@ -126,13 +128,12 @@ class OpenStream(NamedTuple):
 class Streams:
     """The streams that are being read, such as the partitions of a topic.
 
-    Call the methods on the span thread; ``bytes``, ``open`` and ``total_counts`` on any thread. If a partition goes to another
-    process, its open units are forgotten and get no outcome, because the other process reads them again.
+    Call the methods on the span thread; ``bytes``, ``open`` and ``total_counts`` on any thread. If another process takes over a
+    partition, its open units are forgotten without an outcome, because the other process reads them again.
 
     Attributes:
         free_places: function that returns the number of units that may be passed to the queue now; by default unlimited.
-        on_shutdown: function that is called twice when the scorer shuts down: before and after it waits for units that are
-            being scored.
+        on_shutdown: called twice by the shutdown of the scorer: before and after the wait for units that are being scored.
     """
 
     def __init__(self) -> None:
@@ -173,10 +174,10 @@ class Streams:
         trace_id = key.trace_id.to_bytes(16)
         return next((name for name, stream in self._streams.items() if stream.table.knows(trace_id)), None)
 
-    def read(self, messages: Sequence[StreamPosition], now_ns: int) -> tuple[OpenStream | None, int]:
-        """Advance the clock of the stream of these messages, in log order; return the stream and its time.
+    def read(self, messages: Sequence[StreamMessage], now_ns: int) -> tuple[OpenStream | None, int]:
+        """Advance the clock of the stream of these messages. Return the stream and its time.
 
-        (None, ``now_ns``) if the stream is no longer read.
+        The result is (None, ``now_ns``) if the stream is no longer read.
         """
         stream = self._streams.get(messages[0].stream)
         if stream is None:
@@ -186,7 +187,7 @@ class Streams:
         return stream, stream.clock.now_ns(now_ns)
 
     def total_counts(self, table: TraceTable) -> TableCounts:
-        """Return the counts of all streams, including ended streams, and of one other table. Thread-safe."""
+        """Return the sums over all streams, including ended streams, and one other table. Thread-safe."""
         return TableCounts.of(table, *self.tables(), self._counts_of_ended)
 
     def waiting(self) -> set[UnitKey]:
@@ -223,7 +224,7 @@ class Streams:
 
 
 def trace_bounds(units: Units) -> Bounds:
-    """Return the limits in a configuration, times in nanoseconds."""
+    """Return the limits of a table for the configuration ``units``, with times in nanoseconds."""
     return Bounds(
         quiet_ns=int(units.idle_timeout * 1e9),
         orphan_wait_ns=int(units.orphan_wait * 1e9),

@@ -1,12 +1,14 @@
 """The receiver of ``ScoringSpanProcessor``, which gathers spans of other instrumentations in this process into units.
 
-A span's unit is known when it starts, from its parent. A unit closes when its topmost span has ended and no claimed span of it
-is open. On the application's thread, a span costs a look-up of its scope and of its parent, and one append at its end if its
-unit may be scored. The span thread reads and translates the ended spans, and keeps them as ``early`` until the unit and its
-root are certain. Then it hands them on to the listener, and finishes the unit after its last open span.
+1. At its start, a span is added to the unit of its parent, or begins a unit.
+2. At its end, a span of a unit that may be scored is sent to the span thread.
+3. The span thread translates the span, and keeps it in ``early`` until the unit and its root are certain.
+4. The unit is handed on to the listener when its topmost span has ended, and none of its claimed spans is open.
+
+On the application's thread, a span costs a look-up of its scope and of its parent, and one append at its end.
 
 A span of a scope that no normalizer names often gets its attributes only at its end. The units below it wait for that end, at
-most 2 s, because the span may be their root.
+most 2 s, because the span may be their root. ``external_unit`` explains the words *followed*, *plain* and *settled*.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ from spanscore.samples.normalizers.registry import SpanNormalizers
 MAX_AGE_NS: Final = 3_600_000_000_000
 """Maximum age of a root that has not ended; its unit is then ended as incomplete."""
 _SPAN_BYTES: Final = 2_000
-_MOST_UNNOTED: Final = 100
-"""Number of ended spans of an unsampled unit that are kept unread until its root ends, because few need to be read then."""
+_MOST_KEPT_SPANS: Final = 100
+"""Number of ended spans of an unsampled unit that are kept unread until its root ends: usually only the root is read then."""
 
 _OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Role.UNKNOWN
 _ROOT: Final = RootRole.ROOT
@@ -71,7 +73,7 @@ _LOG_WAIT_NS: Final = 600_000_000_000
 """Time for which content in log records waits for the end of its span, in nanoseconds; ``_LOG_BYTES`` limits its size."""
 _UNIT_ROLES: Final = (RootRole.ROOT, RootRole.STEP)
 _TOO_LATE: Final = "spans got GenAI attributes only after a unit below them was closed: that unit is scored"
-_BEFORE: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
+_STEPS_OF_EARLIER_RUNS: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
 
 
 @dataclass(eq=False, repr=False)
@@ -82,13 +84,13 @@ class ExternalSpans:
         intake: the intake to use first; ``connect`` replaces it.
         scopes: roles of instrumentation scopes, which decide the claimed spans.
         translator: normalizers, which map spans to GenAI names.
-        ready: called with the first root (of each process): chooses providers and starts the span thread.
+        ready: called with the first root of each process; it chooses providers and starts the span thread.
         spans_file: file that also gets the spans of units with their scores; None = no file.
         identity: identity of the scorer, for other scorers in the process.
         others: receivers of other scorers.
         units: number of accepted topmost spans.
         late: number of spans that ended after their unit was closed, and were passed on unchanged.
-        untaken: reason → number of spans with GenAI attributes that were not accepted.
+        not_accepted: reason → number of spans with GenAI attributes that were not accepted.
         closed: whether no further unit is accepted.
     """
 
@@ -105,123 +107,123 @@ class ExternalSpans:
         self._roles = self.scopes.roles
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in self.translator.marks]))
         self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
-        processors.join(self)
+        processors.add(self)
         self.closed = False
         self.connect(intake)
 
     def connect(self, intake: Intake) -> None:
-        """Use this intake from now on, without a unit: spans that are open at a fork belong to the parent."""
+        """Use this intake from now on, and forget all units. In a forked child, open spans belong to the parent process."""
         self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.port
-        self._sampler, self._turns = intake.sampler, intake.turns
+        self._sampler, self._session_ids = intake.sampler, intake.session_ids
         self._open = OpenUnits()
         self._logs = LogContent(_LOG_BYTES, _LOG_WAIT_NS)
         self._closing: dict[UnitKey, FollowedUnit] = {}  # units with an ended root that wait for open spans
         self.units = self._read = self.late = 0
-        self.untaken: Counter[str] = Counter()
+        self.not_accepted: Counter[str] = Counter()
         self._is_ready = False
 
     # --- the application's threads -----------------------------------------------------------------------------
 
-    def started(self, span: Any, front: object, around: Context | None = None) -> bool:
+    def on_start(self, span: Any, processor: object, parent_context: Context | None = None) -> bool:
         """Assign a started span to its unit. Return whether the span begins a unit that may be scored.
 
-        ``front`` is the processor that called. ``around`` is the context in which the span started; None = the current context.
+        ``processor`` is the caller. ``parent_context`` is the context in which the span started; None = the current context.
         """
         scope = _scope(span)
         role = self._roles.get(scope) or self.scopes.role(scope)
         if role is _OURS:
             return False
         ids, parent = span.context[_IDS], span.parent
-        unit = None if parent is None else self._open.of.get(parent[_IDS])
-        if unit is None or (unit.ended and _has_ended(parent, around)):
-            return self._begin(span, ids, role, front, around)
-        if scope == ROOT_RUN_SCOPE and _is_root_run(span, around):
-            return self._begin(span, ids, role, front, around)
+        unit = None if parent is None else self._open.by_span.get(parent[_IDS])
+        if unit is None or (unit.ended and _has_ended(parent, parent_context)):
+            return self._begin_span(span, ids, role, processor, parent_context)
+        if scope == ROOT_RUN_SCOPE and _is_root_run(span, parent_context):
+            return self._begin_span(span, ids, role, processor, parent_context)
         self._add(unit, span, ids, role)
         return False
 
-    def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
-        """Accept an ended span, to be passed on to ``exits`` later. Return False if the caller must pass it on now."""
-        taken = self._take_ended(span, front, (*exits, *self._files))
-        if self._files and not taken:
+    def on_end(self, span: ReadableSpan, processor: object, targets: Sequence[SpanProcessor]) -> bool:
+        """Accept an ended span, to be passed on to ``targets`` later. Return False if the caller must pass it on now."""
+        accepted = self._accept_ended(span, processor, (*targets, *self._files))
+        if self._files and not accepted:
             role = self.scopes.role(_scope(span))
             if role is not _OURS and self._is_claimed(span, role):
                 pass_on(span, self._files)
-        return taken and bool(exits)
+        return accepted and bool(targets)
 
-    def _take_ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
+    def _accept_ended(self, span: ReadableSpan, processor: object, targets: Sequence[SpanProcessor]) -> bool:
         context: Any = span.get_span_context()
         ids = context[_IDS]
-        unit = self._open.of.get(ids)
-        if unit is None and (unit := self._late_root(span, ids, front)) is None:
+        unit = self._open.by_span.get(ids)
+        if unit is None and (unit := self._recognise_at_end(span, ids, processor)) is None:
             return False
         if ids == unit.key:
-            return self._ended_root(unit, span, context, front, exits)
+            return self._accept_ended_root(unit, span, context, processor, targets)
         if isinstance(unit, FollowedUnit):
-            if unit.around is not None:
-                self._keep(unit, span)
-            return self._take(unit, span, context, front, exits)
+            if unit.open_above is not None:
+                self._keep_for_roles(unit, span)
+            return self._accept_followed(unit, span, context, processor, targets)
         if unit.role is not _ROOT:
-            self._keep(unit, span)
+            self._keep_for_roles(unit, span)
         return False
 
-    def _ended_root(
-        self, unit: ExternalUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
+    def _accept_ended_root(
+        self, unit: ExternalUnit, span: ReadableSpan, ids: Any, processor: object, targets: Sequence[SpanProcessor]
     ) -> bool:
-        ends = not unit.ended  # another processor may have ended it
-        if ends:
+        is_first = not unit.ended  # another processor may have ended it
+        if is_first:
             self._end_root(unit, span)
-        kept = isinstance(unit, FollowedUnit) and self._take(unit, span, ids, front, exits)
-        if ends and not unit.settled:
-            self._await(unit.around, [unit])
-        return kept
+        accepted = isinstance(unit, FollowedUnit) and self._accept_followed(unit, span, ids, processor, targets)
+        if is_first and not unit.settled:
+            self._await_open_span(unit.open_above, [unit])
+        return accepted
 
-    def _take(
-        self, unit: FollowedUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
+    def _accept_followed(
+        self, unit: FollowedUnit, span: ReadableSpan, ids: Any, processor: object, targets: Sequence[SpanProcessor]
     ) -> bool:
-        if unit.done:
+        if unit.finished:
             self.late += not self.closed
             return False
         if not ids.trace_flags.sampled:  # recorded only: exporters drop it, so nothing waits for it
-            exits = ()
-        if not exits and unit.front is not front:  # another processor passes it to the span thread
+            targets = ()
+        if not targets and unit.processor is not processor:  # the other processor sends it
             return False
-        is_read = ids[_IDS] == unit.key or self._is_claimed(span, self.scopes.role(_scope(span)))
-        return is_read and self._put(unit, span, ids[1], exits)
+        is_claimed = ids[_IDS] == unit.key or self._is_claimed(span, self.scopes.role(_scope(span)))
+        return is_claimed and self._send(unit, span, ids[1], targets)
 
     def _add(self, unit: ExternalUnit, span: Any, ids: Ids, role: Role) -> None:
         """Add a span to a unit. Another processor may have added the span already."""
-        self._open.of[ids] = unit
+        self._open.by_span[ids] = unit
         unit.spans.append(ids)
         if role is not _CLAIMED and not self._is_claimed(span, role):
-            if unit.role is not _ROOT or unit.around is not None:
+            if unit.role is not _ROOT or unit.open_above is not None:
                 unit.unread[ids[1]] = span.parent[1]
         elif isinstance(unit, FollowedUnit):
             unit.open[ids[1]] = None
 
-    def _keep(self, unit: ExternalUnit, span: ReadableSpan) -> None:
-        """Keep a span of a unit that may turn out not to be scored, so that its roots can be counted."""
+    def _keep_for_roles(self, unit: ExternalUnit, span: ReadableSpan) -> None:
+        """Keep a span of a unit that may not be scored, because its roots are then counted by the roles of its spans."""
         if not unit.ended:
-            unit.unnoted.append(span)
-            if len(unit.unnoted) > _MOST_UNNOTED:
-                self._note(unit)
+            unit.kept_spans.append(span)
+            if len(unit.kept_spans) > _MOST_KEPT_SPANS:
+                self._record_roles(unit)
 
-    def _note(self, unit: ExternalUnit) -> None:
+    def _record_roles(self, unit: ExternalUnit) -> None:
         """Record the roles of the kept spans, which decide on roots, and drop the spans."""
-        while unit.unnoted:
+        while unit.kept_spans:
             try:
-                span = unit.unnoted.pop()
+                span = unit.kept_spans.pop()
             except IndexError:  # another thread took the last one
                 return
             scope = _scope(span)
             if self._is_claimed(span, self.scopes.role(scope)):
                 ids: Any = span.get_span_context()
                 parent: Any = span.parent
-                unit.below[ids.span_id] = parent.span_id, root_role(attributes_of(span), scope)
+                unit.roles[ids.span_id] = parent.span_id, root_role(attributes_of(span), scope)
 
-    def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
+    def _begin_span(self, span: Any, ids: Ids, role: Role, processor: object, parent_context: Context | None) -> bool:
         """Handle a span that has no unit above it. Return whether it begins a unit that may be scored."""
-        seen_unit = self._open.of.get(ids)
+        seen_unit = self._open.by_span.get(ids)
         if seen_unit is not None:  # another processor began it
             return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
         above = None if span.parent is None else self._open.plain.get(span.parent[_IDS])
@@ -232,30 +234,30 @@ class ExternalSpans:
             if above is not None:
                 self._open.plain[ids] = above
         elif not self._is_claimed(span, role):
-            self._settle_all(self._open.start_plain(ids, span, above))
-        elif not (self.closed or context.is_judging() or self._is_step_of_earlier(span, front, around)):
-            return isinstance(self._root_of(span, ids, role, front, above), FollowedUnit)
+            self._settle(self._open.start_plain(ids, span, above))
+        elif not (self.closed or context.is_judging() or self._is_step_of_earlier(span, processor, parent_context)):
+            return isinstance(self._begin_unit(span, ids, role, processor, above), FollowedUnit)
         return False
 
-    def _root_of(self, span: Any, ids: Ids, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
-        """Begin the unit of a claimed span. The root is the span, or an open span above it that is claimed by now."""
-        line = () if above is None else above.open_line()
-        claimed = [plain for plain in line if self._has_marks(plain.span)]
+    def _begin_unit(self, span: Any, ids: Ids, role: Role, processor: object, above: PlainSpan | None) -> ExternalUnit:
+        """Begin the unit of a claimed span. Its root is the span, or the topmost open span above it with GenAI attributes."""
+        claimed = [plain for plain in (() if above is None else above.open_spans()) if self._has_marks(plain.span)]
         if not claimed:
-            return self._new(ids, span, role, front, above)
-        late = claimed[-1]  # the topmost span
-        late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
-        self._open.end_plain(late.ids)
-        self._absorb(late.unit, late.take_waiting(), late.ids[1])
-        self._add(late.unit, span, ids, role)
-        return late.unit
+            return self._create_unit(ids, span, role, processor, above)
+        top = claimed[-1]
+        top.unit = self._create_unit(top.ids, top.span, self.scopes.role(_scope(top.span)), processor, top.above)
+        self._open.end_plain(top.ids)
+        self._add_parts(top.unit, top.pop_waiting(), top.ids[1])
+        self._add(top.unit, span, ids, role)
+        return top.unit
 
-    def _new(self, ids: Ids, root: Any, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
-        unit = self._admit(UnitKey(*ids), root, front, above)
+    def _create_unit(self, ids: Ids, root: Any, role: Role, processor: object, above: PlainSpan | None) -> ExternalUnit:
+        """Add a unit with this root, whose attributes may be incomplete. ``above`` is the open plain span above the root."""
+        unit = self._admit(UnitKey(*ids), root, processor, above)
         if root.parent is not None:
             unit.parent_id = root.parent[1]
-        if root.attributes and (root_is := root_role(attributes_of(root), _scope(root))) is _ROOT:
-            unit.role = root_is
+        if root.attributes and root_role(attributes_of(root), _scope(root)) is _ROOT:
+            unit.role = _ROOT
         if role is not _CLAIMED:
             self.scopes.found_by_content(_scope(root))
         oldest = self._open.begin(unit)
@@ -263,35 +265,35 @@ class ExternalSpans:
             self._give_up(oldest)
         return unit
 
-    def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ExternalUnit | None:
-        """Return a unit for a span of an unnamed scope that is recognised at its end; None if it is not a root."""
+    def _recognise_at_end(self, span: ReadableSpan, ids: Ids, processor: object) -> ExternalUnit | None:
+        """End a plain span. Return its unit, with the waiting units as parts; None if the span is no root and below none."""
         plain = self._open.end_plain(ids)
         if plain is None:
             return None
-        waiting = plain.take_waiting()
+        waiting = plain.pop_waiting()
         if (unit := plain.unit_above()) is not None:
-            self._open.of[ids] = unit
+            self._open.by_span[ids] = unit
             unit.spans.append(ids)
-            self._absorb(unit, waiting, ids[1])
+            self._add_parts(unit, waiting, ids[1])
             return unit
-        nearest = None if plain.above is None else next(plain.above.open_line(), None)
+        nearest = None if plain.above is None else next(plain.above.open_spans(), None)
         if not self._has_marks(span) or self.closed or context.is_judging():
-            self._await(nearest, waiting)
+            self._await_open_span(nearest, waiting)
             return None
         if plain.decided:
-            self.untaken[_TOO_LATE] += 1
-            self._settle_all(waiting)
+            self.not_accepted[_TOO_LATE] += 1
+            self._settle(waiting)
             return None
-        unit = self._new(ids, plain.span, _UNKNOWN, front, nearest)
-        self._absorb(unit, waiting, ids[1])
+        unit = self._create_unit(ids, plain.span, _UNKNOWN, processor, nearest)
+        self._add_parts(unit, waiting, ids[1])
         return unit
 
-    def _absorb(self, unit: ExternalUnit, parts: Sequence[ExternalUnit], parent_id: int) -> None:
-        """Make units that ended below the span ``parent_id`` parts of a unit with a root above them."""
+    def _add_parts(self, unit: ExternalUnit, parts: Sequence[ExternalUnit], parent_id: int) -> None:
+        """Make ended units below the span ``parent_id`` parts of a unit with a root above them."""
         for part in parts:
-            self._note(part)
+            self._record_roles(part)
             part.facts = None
-            unit.below |= part.below | {part.key.span_id: (part.parent_id, part.role or _ROOT)}
+            unit.roles |= part.roles | {part.key.span_id: (part.parent_id, part.role or _ROOT)}
             unit.unread |= part.unread
             if part.parent_id is not None and part.parent_id != parent_id:
                 unit.unread[part.parent_id] = parent_id
@@ -300,22 +302,22 @@ class ExternalSpans:
             elif isinstance(part, FollowedUnit):
                 self._event_queue.put(self, (part, Signal.DROP, (), 0), never_drop=True)
 
-    def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
+    def _is_step_of_earlier(self, span: Any, processor: object, parent_context: Context | None) -> bool:
         """Return whether a span belongs to a run that began before the processor was added; such runs are never complete."""
-        if span.parent is None or span.parent.is_remote or span.parent[_IDS] in self._open.of:
+        if span.parent is None or span.parent.is_remote or span.parent[_IDS] in self._open.by_span:
             return False
-        above: Any = trace.get_current_span(around)
-        if not above.is_recording() or front not in processors_beside(above):
+        above: Any = trace.get_current_span(parent_context)
+        if not above.is_recording() or processor not in processors_beside(above):
             return False
         # By its scope only: attributes may be later than the start.
         is_step = self.scopes.role(_scope(above)) is _CLAIMED
-        self.untaken[_BEFORE] += is_step
+        self.not_accepted[_STEPS_OF_EARLIER_RUNS] += is_step
         return is_step
 
     def _find_shared_metrics(self, key: UnitKey, scope: str) -> frozenset[str]:
         """Return the metrics that other running scorers score on a unit, through their processors or callbacks."""
         shared: frozenset[str] = frozenset()
-        if handlers.of_others(self.identity) and library_of(scope) == "langchain":
+        if handlers.from_other_scorers(self.identity) and library_of(scope) == "langchain":
             shared = recorded_by_others(self.identity)
         for reference in self.others:
             other = reference()
@@ -323,20 +325,21 @@ class ExternalSpans:
                 continue
             unit = other.unit_at(key)
             if unit is not None and unit.key == key:
-                shared |= self.identity.meet(other.identity)
+                shared |= self.identity.share_run(other.identity)
         return shared
 
-    def take_log(self, record: ContentRecord) -> None:
-        """Keep content from a log record until its span is read, unless the span will not be scored. Thread-safe."""
-        unit = self._open.of.get(record.ids)
+    def keep_log(self, record: ContentRecord) -> None:
+        """Keep content from a log record until its span is read, if the span may be scored. Thread-safe."""
+        unit = self._open.by_span.get(record.ids)
         if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
             self._logs.add([record])
 
     def unit_at(self, ids: Ids) -> ExternalUnit | None:
         """Return the open unit of a span; None if it is unknown."""
-        return self._open.of.get(ids)
+        return self._open.by_span.get(ids)
 
-    def _admit(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ExternalUnit:
+    def _admit(self, key: UnitKey, span: Any, processor: object, above: PlainSpan | None) -> ExternalUnit:
+        """Return a new unit: a ``FollowedUnit`` if a metric may sample it with this root, or with an open span above it."""
         shared, session = self._find_shared_metrics(key, _scope(span)), context.current_session()
         if self.identity.is_among(shared):
             return ExternalUnit(key=key, settled=True)
@@ -347,26 +350,26 @@ class ExternalSpans:
             self.ready(span)
             self._is_ready = True
         facts = _facts(key, span, session)
-        if session is not None and self._turns is not None:
-            self._turns.record_start(session, span.start_time, shared)
+        if session is not None and self._session_ids is not None:
+            self._session_ids.record_start(session, span.start_time, shared)
         # A shared unit is kept whatever the rates are, because it is counted only for some metrics.
-        own = bool(shared) or self._sampler.could_sample(facts)
-        if not own and (above is None or not any(map(self._may, above.open_line()))):
-            return ExternalUnit(key=key, facts=facts, around=above)
+        may_be_sampled = bool(shared) or self._sampler.could_sample(facts)
+        if not may_be_sampled and (above is None or not any(map(self._may_become_scored_root, above.open_spans()))):
+            return ExternalUnit(key=key, facts=facts, open_above=above)
         self.units += 1
         return FollowedUnit(
             key=key,
             facts=facts,
-            around=above,
+            open_above=above,
             root=span,
-            front=front,
-            own=own,
+            processor=processor,
+            may_be_sampled=may_be_sampled,
             shared=shared,
             session=session,
             open={key.span_id: None},
         )
 
-    def _may(self, plain: PlainSpan) -> bool:
+    def _may_become_scored_root(self, plain: PlainSpan) -> bool:
         """Return whether a unit with this span as its root may be scored."""
         if plain.may_be_scored is None:
             is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
@@ -390,51 +393,54 @@ class ExternalSpans:
         self._open.end(unit, steady_ns())
         if unit.role is None:
             unit.role = root_role(attributes_of(span), _scope(span))
-        if unit.around is None or next(unit.around.open_line(), None) is None:
+        if unit.open_above is None or next(unit.open_above.open_spans(), None) is None:
             unit.settled = True
             if not isinstance(unit, FollowedUnit):
-                self._count(unit)
+                self._count_excluded(unit)
 
-    def _await(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
-        """Make ended units wait for the nearest open span above them; units without such a span are settled."""
-        inside = None if plain is None else plain.unit_above()
-        if plain is not None and inside is not None and not inside.ended:
-            self._absorb(inside, units, plain.ids[1])
+    def _await_open_span(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
+        """Make ended units wait for the nearest open plain span above them; units without such a span are settled.
+
+        If one of the spans above has become the root of a unit, the ended units become its parts.
+        """
+        unit_above = None if plain is None else plain.unit_above()
+        if plain is not None and unit_above is not None and not unit_above.ended:
+            self._add_parts(unit_above, units, plain.ids[1])
             return
-        nearest = None if plain is None else next(plain.open_line(), None)
+        nearest = None if plain is None else next(plain.open_spans(), None)
         if nearest is None:
-            self._settle_all(units)
+            self._settle(units)
             return
         for unit in units:
-            self._settle_all(nearest.await_end(unit))
+            self._settle(nearest.await_end(unit))
         if nearest.ended:  # on another thread, just now
-            self._settle_all(nearest.take_waiting())
+            self._settle(nearest.pop_waiting())
 
-    def _settle_all(self, units: Sequence[ExternalUnit]) -> None:
-        """Settle units, because no open span can become their root any more."""
+    def _settle(self, units: Sequence[ExternalUnit]) -> None:
+        """Settle units: no plain span can become their root any more."""
         for unit in units:
             unit.settled = True
             if isinstance(unit, FollowedUnit):
-                unit.unnoted.clear()
+                unit.kept_spans.clear()
                 self._event_queue.put(self, (unit, Signal.SETTLED, (), 0), never_drop=True)
             else:
-                self._count(unit)
+                self._count_excluded(unit)
 
-    def _count(self, unit: ExternalUnit) -> None:
-        """Count the units of spans that cannot be scored, once."""
+    def _count_excluded(self, unit: ExternalUnit) -> None:
+        """Count the units among the spans of a unit that cannot be scored, once."""
         facts, unit.facts = unit.facts, None
         if facts is None or unit.role in (None, _ROOT):
-            unit.unnoted.clear()
-        self._note(unit)
+            unit.kept_spans.clear()
+        self._record_roles(unit)
         if facts is not None:
             for root_id in unit.roots():
                 self._port.unit_excluded(facts_of(UnitKey(facts.key.trace_id, root_id), facts))
 
-    def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
+    def _send(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, targets: Sequence[SpanProcessor]) -> bool:
         size = _SPAN_BYTES + sum([len(value) for value in attributes_of(span).values() if type(value) is str])
-        if self._event_queue.put(self, (unit, span, exits, size), size):
-            return bool(exits)
-        unit.broken = True
+        if self._event_queue.put(self, (unit, span, targets, size), size):
+            return bool(targets)
+        unit.incomplete = True
         unit.open.pop(span_id, None)  # its end is lost
         if span_id == unit.key.span_id:
             self._give_up(unit)
@@ -442,45 +448,45 @@ class ExternalSpans:
 
     def _give_up(self, unit: ExternalUnit) -> None:
         if not isinstance(unit, FollowedUnit):
-            self._count(unit)  # now, because the unit's end may never come
-        elif not unit.done:
-            unit.broken = True
+            self._count_excluded(unit)  # now, because the unit's end may never come
+        elif not unit.finished:
+            unit.incomplete = True
             self._event_queue.put(self, (unit, Signal.GIVE_UP, (), 0), never_drop=True)
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ns: int) -> None:
         """Read one ended span, or apply a signal to its unit."""
-        unit, span, exits, size = event
-        self._read += not unit.seen
-        unit.seen = True
+        unit, span, targets, size = event
+        self._read += not unit.is_read
+        unit.is_read = True
         if isinstance(span, Signal):
-            self._heed(unit, span, now_ns)
+            self._apply_signal(unit, span, now_ns)
             return
         ids: Any = span.get_span_context()
-        if ids.span_id in unit.held:  # another processor passed it on, too
-            held = unit.held[ids.span_id]
-            if held is None or not held.also(exits):
-                pass_on(span, exits)
+        if ids.span_id in unit.pending:  # another processor passed it on, too
+            pending = unit.pending[ids.span_id]
+            if pending is None or not pending.add_processors(targets):
+                pass_on(span, targets)
             return
         unit.open.pop(ids.span_id, None)
-        if unit.done:
+        if unit.finished:
             self.late += 1
-            pass_on(span, exits)
+            pass_on(span, targets)
             return
-        self._end(unit, span, HeldSpan(span, [*exits], size) if exits else None, size, now_ns)
+        self._add_ended(unit, span, HeldSpan(span, [*targets], size) if targets else None, size, now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Finish the units that have waited long enough, and end units with a root that is too old."""
         for unit in list(self._closing.values()):
             if now_ns >= unit.closes_ns:
                 self._finish(unit, now_ns)
-        while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= MAX_AGE_NS:
+        while (oldest := self._open.oldest()) is not None and now_ns - oldest.started_ns >= MAX_AGE_NS:
             self._open.end(oldest, now_ns)
             if isinstance(oldest, FollowedUnit):
-                self._break_off(oldest, now_ns)
+                self._abandon(oldest, now_ns)
             else:
-                self._count(oldest)
+                self._count_excluded(oldest)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next waiting unit is due; None if no unit waits."""
@@ -496,20 +502,20 @@ class ExternalSpans:
         return {UnitKey(key.trace_id, WHOLE_TRACE) for key in units}
 
     def drain(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit as it is. Return the units without an ended root; open spans are passed on at their end."""
+        """Hand on every unit as it is. Return the units without an ended root. Spans that are open now are passed on later."""
         self.finish_ended(now_ns)
         running = [
-            unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.done
+            unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.finished
         ]
         for unit in running:
-            self._break_off(unit, now_ns)
+            self._abandon(unit, now_ns)
         return [unit.key for unit in running]
 
     def finish_ended(self, now_ns: int) -> None:
-        """Hand on the units with an ended root, and the ended spans of all other units."""
+        """Hand on the units with an ended root, and the ended spans of all other units, for ``export_held_spans``."""
         for ids, plain in [*self._open.plain.items()]:
             if plain.ids == ids:
-                self._settle_all([unit for unit in plain.take_waiting() if not isinstance(unit, FollowedUnit)])
+                self._settle([unit for unit in plain.pop_waiting() if not isinstance(unit, FollowedUnit)])
         for unit in list(self._closing.values()):
             self._finish(unit, now_ns)
         for external in [*self._open.running.values()]:
@@ -527,60 +533,61 @@ class ExternalSpans:
 
     def notes(self) -> list[str]:
         """Return the notes on unscored spans for ``status()``."""
-        untaken = self.untaken.copy()
-        if self.late:
-            untaken["spans came after their unit was closed"] = self.late
+        counts = self.not_accepted.copy()
+        counts["spans came after their unit was closed"] = self.late
         logs = self._logs.counts()
         if logs is not None:
-            untaken["log records with content came for no span that ended after them"] = logs.unjoined
-            untaken["log records with content had no room"] = logs.dropped
-        counted = [f"{spans:,} {reason}" for reason, spans in untaken.items() if spans]
-        return [*scope_notes(self.scopes.listed, [self.scopes]), *self.translator.notes(), *counted]
+            counts["log records with content came for no span that ended after them"] = logs.unjoined
+            counts["log records with content had no room"] = logs.dropped
+        notes = [f"{count:,} {reason}" for reason, count in counts.items() if count]
+        return [*scope_notes(self.scopes.listed, [self.scopes]), *self.translator.notes(), *notes]
 
     # --- the span thread ---------------------------------------------------------------------------------------
 
-    def _break_off(self, unit: FollowedUnit, now_ns: int) -> None:
+    def _abandon(self, unit: FollowedUnit, now_ns: int) -> None:
         """Finish a unit without an ended root."""
-        self._read += not unit.seen
-        unit.seen = unit.broken = True
-        self._finish_as_it_is(unit, now_ns)
+        self._read += not unit.is_read
+        unit.is_read = unit.incomplete = True
+        self._finish_without_end(unit, now_ns)
 
-    def _heed(self, unit: FollowedUnit, signal: Signal, now_ns: int) -> None:
+    def _apply_signal(self, unit: FollowedUnit, signal: Signal, now_ns: int) -> None:
         if signal is Signal.GIVE_UP:
-            self._finish_as_it_is(unit, now_ns)
+            self._finish_without_end(unit, now_ns)
         elif signal is Signal.DROP:
             self._release(unit)
         elif unit.root_ended is not None and not unit.open:
             self._finish(unit, now_ns)
 
-    def _end(self, unit: FollowedUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
+    def _add_ended(
+        self, unit: FollowedUnit, span: ReadableSpan, pending: HeldSpan | None, size: int, now_ns: int
+    ) -> None:
         data = self._read_span(unit, span)
-        unit.held[data.span_id] = held
+        unit.pending[data.span_id] = pending
         if data.span_id == unit.key.span_id:
-            unit.root_ended = data, held, size
+            unit.root_ended = data, pending, size
             unit.closes_ns = now_ns + (GRACE_NS if unit.settled else PLAIN_GRACE_NS)
             self._closing[unit.key] = unit
             for part in unit.parts:
-                self._join(unit, part)
+                self._join_part(unit, part)
         elif unit.handed_on:
-            self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
+            self._port.span_ended(unit.key, data, pending, now_ns, size_bytes=size)
         else:
-            unit.early.append((data, held, size))
+            unit.early.append((data, pending, size))
             is_full = len(unit.early) >= _MOST_EARLY
             unit.is_unit = unit.is_unit or is_full
-            if is_full or (unit.is_unit and unit.around is None):
+            if is_full or (unit.is_unit and unit.open_above is None):
                 self._hand_on_early(unit, now_ns)
         if unit.root_ended is not None and unit.settled and not unit.open:
             self._finish(unit, now_ns)
 
     def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
-        """Return a span in GenAI names, without attributes if no normalizer claims it."""
+        """Return an ended span in GenAI names, without attributes if no normalizer claims it."""
         data = span_data(span)
         try:
-            translated = self._logs.translated(data, self.translator)
+            translated = self._logs.translate(data, self.translator)
         except Exception as error:  # noqa: BLE001  (the application's span is passed on in any case)
             log_internal_error("read a span", error)
-            translated, unit.broken, unit.is_unit = None, True, True
+            translated, unit.incomplete, unit.is_unit = None, True, True
         if translated is None:
             return replace(data, attributes={}, events=(), unread=unit.unread)
         unit.is_unit = unit.is_unit or role_of_operation(translated.operation) in _UNIT_ROLES
@@ -588,16 +595,16 @@ class ExternalSpans:
             return translated
         return replace(translated, conversation_id=unit.session, unread=unit.unread)
 
-    def _join(self, unit: FollowedUnit, part: FollowedUnit) -> None:
-        """Add the spans of a unit to a unit with a root that was recognised later, unless they were handed on already."""
-        if part.done or part.handed_on or part.root_ended is None:
+    def _join_part(self, unit: FollowedUnit, part: FollowedUnit) -> None:
+        """Move the spans of a part to its unit, unless they were handed on already."""
+        if part.finished or part.handed_on or part.root_ended is None:
             return
         self._closing.pop(part.key, None)
         unit.early += [*part.early, part.root_ended]
-        unit.held.update(part.held)
+        unit.pending.update(part.pending)
         unit.is_unit = unit.is_unit or part.is_unit
-        unit.broken = unit.broken or part.broken
-        part.done, part.early, part.root_ended, part.root = True, [], None, None
+        unit.incomplete = unit.incomplete or part.incomplete
+        part.finished, part.early, part.root_ended, part.root = True, [], None, None
 
     def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
         unit.handed_on = True
@@ -606,41 +613,41 @@ class ExternalSpans:
         if unit.role is RootRole.ROOT:
             self._port.unit_opened(unit.key, now_ns)
         early, unit.early = unit.early, []
-        for data, held, size in early:
-            self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
+        for data, pending, size in early:
+            self._port.span_ended(unit.key, data, pending, now_ns, size_bytes=size)
 
-    def _finish_as_it_is(self, unit: FollowedUnit, now_ns: int) -> None:
+    def _finish_without_end(self, unit: FollowedUnit, now_ns: int) -> None:
         """Finish a unit without an ended root, or with a root that was passed on unread."""
-        if not unit.done:
+        if not unit.finished:
             root = span_data(unit.root)
             root = replace(root, end_ns=max(time_ns(), root.start_ns), attributes={}, events=())
-            unit.is_unit, unit.own, unit.role, unit.root_ended = True, True, RootRole.ROOT, (root, None, 0)
+            unit.is_unit, unit.may_be_sampled, unit.role, unit.root_ended = True, True, RootRole.ROOT, (root, None, 0)
             self._finish(unit, now_ns)
 
     def _finish(self, unit: FollowedUnit, now_ns: int) -> None:
         """Hand on a unit with an ended root, or count or release it."""
         assert unit.root_ended is not None
         unit.settled = True
-        if not unit.own and not unit.handed_on:
+        if not unit.may_be_sampled and not unit.handed_on:
             self._exclude(unit)
             return
-        data, held, size = unit.root_ended
+        data, pending, size = unit.root_ended
         self._closing.pop(unit.key, None)
-        unit.done, unit.facts = True, None
+        unit.finished, unit.facts = True, None
         if not unit.is_unit:  # an agent is built, texts are embedded: the spans are passed on, uncounted
             self._release(unit)
             return
-        unit.held = {data.span_id: held}  # another processor may pass it on later
+        unit.pending = {data.span_id: pending}  # another processor may pass it on later
         if not unit.handed_on:
             self._hand_on_early(unit, now_ns)
-        if unit.broken:
+        if unit.incomplete:
             self._port.events_lost(unit.key, now_ns)
-        self._port.span_ended(unit.key, data, held, now_ns, size_bytes=size)
+        self._port.span_ended(unit.key, data, pending, now_ns, size_bytes=size)
         unit.early, unit.root_ended, unit.root = [], None, None
         unit.open.clear()
 
     def _exclude(self, unit: FollowedUnit) -> None:
-        """Count a unit that could only be scored with a root above it, which never appeared."""
+        """Count a unit that could only be scored with a plain span above it as its root, which no span became."""
         facts, unit.facts = unit.facts, None
         assert unit.root_ended is not None
         spans = tuple(data for data, _, _ in (*unit.early, unit.root_ended))
@@ -652,13 +659,13 @@ class ExternalSpans:
     def _release(self, unit: FollowedUnit) -> None:
         """Pass on the spans of a unit unchanged."""
         self._closing.pop(unit.key, None)
-        unit.done = True
+        unit.finished = True
         ended = [*unit.early, *([] if unit.root_ended is None else [unit.root_ended])]
         for _, pending, _ in ended:
             if pending is not None:
                 pending.end()
         unit.early, unit.root_ended, unit.root = [], None, None
-        unit.held = dict.fromkeys(unit.held)
+        unit.pending = dict.fromkeys(unit.pending)
         unit.open.clear()
 
 
@@ -672,15 +679,15 @@ def _facts(key: UnitKey, span: Any, session: str | None = None) -> SamplingConte
     return SamplingContext(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
 
 
-def _has_ended(parent: Any, around: Context | None) -> bool:
+def _has_ended(parent: Any, parent_context: Context | None) -> bool:
     """Return whether the parent of a starting span is an ended span of this process."""
-    above: Any = trace.get_current_span(around)
+    above: Any = trace.get_current_span(parent_context)
     return getattr(above, "end_time", None) is not None and above.get_span_context()[_IDS] == parent[_IDS]
 
 
-def _is_root_run(span: Any, around: Context | None) -> bool:
+def _is_root_run(span: Any, parent_context: Context | None) -> bool:
     """Return whether a span is a further run of a batch, in the context of the previous run (see `ROOT_RUN`)."""
     if not span.name.endswith(ROOT_RUN):
         return False
-    above: Any = trace.get_current_span(around)
+    above: Any = trace.get_current_span(parent_context)
     return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE

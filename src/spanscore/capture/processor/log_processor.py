@@ -40,7 +40,7 @@ class ScoringLogRecordProcessor(LogRecordProcessor):
             scope = log_record.instrumentation_scope
             content = content_of_sdk_record(log_record.log_record, "" if scope is None else scope.name)
             if content is not None:
-                self._spans.take_log(content)
+                self._spans.keep_log(content)
         except Exception as error:  # noqa: BLE001
             log_internal_error("read a log record", error)
 

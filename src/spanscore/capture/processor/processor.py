@@ -13,8 +13,8 @@ from spanscore.outputs.provider_introspection import exporter_of, processors_bes
 
 _RELEASE_S: Final = 2.0
 """Longest time in seconds that a provider's shutdown waits for held spans."""
-_KEEPS_NOTHING: Final = "ConsoleSpanExporter"
-"""An exporter that prints spans for a person and stores nothing, so another exporter next to it causes no duplicates."""
+_CONSOLE: Final = "ConsoleSpanExporter"
+"""An exporter that only prints spans, so that it causes no duplicates next to another exporter."""
 
 
 class SpanScorer(Protocol):
@@ -58,7 +58,7 @@ class ScoringSpanProcessor(SpanProcessor):
         self._scorer = scorer
         self._spans = scorer._external_spans
         self._processor = processor
-        self._exits: tuple[SpanProcessor, ...] = () if processor is None else (processor,)
+        self._targets: tuple[SpanProcessor, ...] = () if processor is None else (processor,)
         self._seen: dict[int, tuple[Any, ...]] = {}
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
@@ -66,8 +66,8 @@ class ScoringSpanProcessor(SpanProcessor):
         if self._processor is not None:
             self._processor.on_start(span, parent_context)
         try:
-            if self._spans.started(span, self, parent_context) and self._exits:
-                self._look_beside(processors_beside(span))
+            if self._spans.on_start(span, self, parent_context) and self._targets:
+                self._check_other_exporters(processors_beside(span))
         except Exception as error:  # noqa: BLE001
             log_internal_error("note that a span began", error)
 
@@ -78,12 +78,12 @@ class ScoringSpanProcessor(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Accept a span, or pass it on immediately. Does not block."""
-        kept = False
+        accepted = False
         try:
-            kept = self._spans.ended(span, self, self._exits)
+            accepted = self._spans.on_end(span, self, self._targets)
         except Exception as error:  # noqa: BLE001
             log_internal_error("take a span", error)
-        if not kept and self._processor is not None:
+        if not accepted and self._processor is not None:
             self._processor.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
@@ -99,17 +99,20 @@ class ScoringSpanProcessor(SpanProcessor):
         if self._processor is not None:
             self._processor.shutdown()
 
-    def _look_beside(self, processors: tuple[Any, ...]) -> None:
-        """Check the provider's other processors. Each addition makes a new tuple, which is kept so that its id stays unique."""
+    def _check_other_exporters(self, processors: tuple[Any, ...]) -> None:
+        """Stop making spans wait, with a warning, if another processor of the provider exports them, too.
+
+        The SDK makes a new tuple for each added processor. A checked tuple is kept, so that its id stays unique.
+        """
         if self._seen.get(id(processors)) is processors:
             return
         self._seen[id(processors)] = processors
         for other in processors:
             exporter = exporter_of(other)
-            is_of_the_same = isinstance(other, ScoringSpanProcessor) and other._spans is self._spans
-            if exporter is None or is_of_the_same or type_name(exporter) == _KEEPS_NOTHING:
+            has_same_scorer = isinstance(other, ScoringSpanProcessor) and other._spans is self._spans
+            if exporter is None or has_same_scorer or type_name(exporter) == _CONSOLE:
                 continue
-            self._exits = ()
+            self._targets = ()
             own = exporter_of(self._processor)
             log_once(
                 "another exporter",

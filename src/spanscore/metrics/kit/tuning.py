@@ -39,7 +39,7 @@ from spanscore.metrics.kit.tuned_prompts import (
     verdict_step,
 )
 from spanscore.protocols import Redactor
-from spanscore.samples.redaction import redacted, redacted_sample
+from spanscore.samples.redaction import redact, redact_sample
 
 if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
@@ -400,9 +400,9 @@ def warnings_for(labels: int) -> list[str]:
 def _redacted(label: AnnotatedSample, redactor: Redactor) -> AnnotatedSample:
     said = label.label
     try:
-        sample = None if label.sample is None else redacted_sample(label.sample, redactor)
+        sample = None if label.sample is None else redact_sample(label.sample, redactor)
         if said is not None and said.comment is not None:
-            said = replace(said, comment=redacted(said.comment, redactor))
+            said = replace(said, comment=redact(said.comment, redactor))
     except Exception as error:  # noqa: BLE001  (fails closed; only the class is shown, as the text may quote content)
         raise ConfigurationError(
             f"line {label.line}: the redactor raised {type_name(error)}, so no text was sent"

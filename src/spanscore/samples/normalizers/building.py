@@ -1,4 +1,7 @@
-"""Parts of normalizers that read flat attributes, Python literals, chats and whole values, and that build GenAI spans."""
+"""Functions that several normalizers use: they read the forms of other instrumentations, and build spans in GenAI names.
+
+*Raw* attributes are the attributes as another instrumentation wrote them. *Plain* attributes have no content.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from spanscore.core.codecs.text import fits_wire, from_wire, is_cut, jsonable, s
 from spanscore.core.log import log_internal_error, plain_text
 from spanscore.core.span import CUT, Attributes, NoContent, SpanData
 
-# --- flat -----------------------------------------------------------------------------------------------------------
+# --- flat attributes ------------------------------------------------------------------------------------------------
 
 _MOST_DIGITS: Final = 18
 """Longest position in a name, in digits; a longer number is not a position."""
@@ -35,8 +38,7 @@ _MOST_DIGITS: Final = 18
 def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Return one mapping per position under a prefix (``llm.input_messages.0.message.role``), in order, without gaps.
 
-    The keys are the rest of the names after the position. A position is a key, not an index: ``…1000000000.…`` costs as much
-    as ``…0.…``.
+    The keys are the rest of the names after the position. A high position (``…1000000000.…``) costs no more than ``…0.…``.
     """
     found: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
@@ -47,7 +49,7 @@ def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
     return [found[position] for position in sorted(found)]
 
 
-# --- python text ----------------------------------------------------------------------------------------------------
+# --- printed Python values --------------------------------------------------------------------------------------------
 
 # Some instrumentations write values as Python prints them. These functions parse such texts:
 #
@@ -57,26 +59,27 @@ def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
 _LONGEST: Final = 20_000
 """Longest text that is parsed as Python, in characters: 2 ms."""
 _OPENINGS: Final = ("{", "[{'")
-_SHOWN: Final = re.compile(r"(?:messages=)?\[?[A-Z][A-Za-z]*Message(?:Chunk)?\(content=")
-_SHOWN_MESSAGE: Final = re.compile(
+"""Beginnings of texts that may be printed dicts or lists of dicts."""
+_PRINTED_MESSAGES: Final = re.compile(r"(?:messages=)?\[?[A-Z][A-Za-z]*Message(?:Chunk)?\(content=")
+_PRINTED_MESSAGE: Final = re.compile(
     r"""([A-Z][A-Za-z]*)Message(?:Chunk)?\(content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\[)""", re.DOTALL
 )
-_MESSAGE: Final = re.compile(
+_PRINTED_MESSAGE_DICT: Final = re.compile(
     r"""\{'role': '(\w+)', '(?:text|content)': ('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL
 )
-"""A printed message. Messages that contain objects or were cut are not literals, but their text can still be read."""
-_AS_PRINTED: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
-"""Texts with the escapes of ``repr`` only; for other escapes Python prints a warning to stderr."""
+"""Matches the role and text of a printed message that is no literal, because it contains objects or was cut."""
+_ONLY_REPR_ESCAPES: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
+"""Matches texts with the escapes of ``repr`` only; for other escapes Python prints a warning to stderr."""
 
 
 def arguments_in(value: Any) -> Any:
-    """Return the arguments in ``{"args", "kwargs"}``: named arguments, or the only argument; other values unchanged."""
+    """Return the arguments in ``{"args": […], "kwargs": {…}}``: ``kwargs``, or the only argument; other values unchanged."""
     if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs"}:
         return value
-    args, named = value.get("args"), value.get("kwargs")
+    args, kwargs = value.get("args"), value.get("kwargs")
     if not args:
-        return named
-    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
+        return kwargs
+    return args[0] if not kwargs and isinstance(args, list) and len(args) == 1 else value
 
 
 def value_of(text: Any) -> Any:
@@ -89,29 +92,30 @@ def value_of(text: Any) -> Any:
     value = _literal(text) if text.endswith(("}", "]")) and len(text) <= _LONGEST else None
     if isinstance(value, (dict, list)):
         return jsonable(value)
-    begun = _MESSAGE.match(text)
-    return text if begun is None else {"role": begun[1], "content": _words(begun[2])}
+    message = _PRINTED_MESSAGE_DICT.match(text)
+    return text if message is None else {"role": message[1], "content": _printed_text(message[2])}
 
 
-def shown_messages(text: str) -> list[tuple[str, str]] | None:
-    """Return role and text of the LangChain messages that a text prints; None for other texts.
+def printed_messages(text: str) -> list[tuple[str, str]] | None:
+    """Return role and text of each LangChain message in a printed list; None for other texts.
 
     A message with an unreadable text is left out.
     """
-    if not _SHOWN.match(text):
+    if not _PRINTED_MESSAGES.match(text):
         return None
-    matches = [(named.lower(), _literal(shown)) for named, shown in _SHOWN_MESSAGE.findall(text)]
-    return [(role, words) for role, words in matches if isinstance(words, str)]
+    matches = [(role.lower(), _literal(printed)) for role, printed in _PRINTED_MESSAGE.findall(text)]
+    return [(role, content) for role, content in matches if isinstance(content, str)]
 
 
-def _words(shown: str) -> str:
+def _printed_text(printed: str) -> str:
     """Return the text of a printed string; a cut string lacks its closing quote."""
-    words = _literal(shown + shown[0] if len(shown) == 1 or not shown.endswith(shown[0]) else shown)
-    return words if isinstance(words, str) else shown[1:]
+    is_closed = len(printed) > 1 and printed.endswith(printed[0])
+    text = _literal(printed if is_closed else printed + printed[0])
+    return text if isinstance(text, str) else printed[1:]
 
 
 def _literal(text: str) -> Any:
-    if not _AS_PRINTED.fullmatch(text):
+    if not _ONLY_REPR_ESCAPES.fullmatch(text):
         return None
     try:
         return ast.literal_eval(text)
@@ -119,11 +123,11 @@ def _literal(text: str) -> Any:
         return None
 
 
-# --- chats ----------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------------------------
 
 _MESSAGES = "messages"
-_ASKED = ("prompts", "prompt", "input", "contents")
-_SAID = ("choices", "generations", "message", "output", "content")
+_PROMPT_KEYS = ("prompts", "prompt", "input", "contents")
+_ANSWER_KEYS = ("choices", "generations", "message", "output", "content")
 _BY_ROLE: Final = re.compile(r"(?:\A|\n)(system|developer|user|human|assistant|ai|tool|function): ?")
 """Separators of speakers in a text, as OpenLIT writes a prompt: ``system: …`` and ``user: …`` in lines."""
 _TEXT_BLOCK: Final = "text: "
@@ -131,32 +135,32 @@ _TEXT_BLOCK: Final = "text: "
 
 
 def prompts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the messages of a parsed prompt: messages, a request that has them, or texts, which are a user's."""
+    """Return the messages of a parsed prompt: messages, a request that has them, or texts, which become a user's messages."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    batch = _first_of_batch(_under(value, _ASKED))
+    batch = _first_of_batch(_first_value(value, _PROMPT_KEYS))
     return _messages_in(batch) if isinstance(batch, str) else messages_from(unfold_dump(batch), loose=True)
 
 
 def answers_in(value: Any) -> list[dict[str, Any]]:
-    """Return the messages of a parsed answer: messages, a response with choices or generations, or texts of the assistant."""
+    """Return the messages of a parsed answer: messages, a response that has them, or texts, which become the assistant's."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    batch = _first_of_batch(_under(value, _SAID))
+    batch = _first_of_batch(_first_value(value, _ANSWER_KEYS))
     if isinstance(batch, str) and is_cut(batch):
         return []
-    read = (_answer(one) for one in (batch if isinstance(batch, list) else [batch]))
-    return [message for answer in read for message in messages_from(unfold_dump(answer))]
+    answers = map(_answer, batch if isinstance(batch, list) else [batch])
+    return [message for answer in answers for message in messages_from(unfold_dump(answer))]
 
 
-def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def split_events(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the inputs and outputs in a list of events, as Logfire and Pydantic AI write them in an attribute.
 
-    Each event is a message, ``{"event.name": "gen_ai.user.message", "role", "content"}``, or has one under ``message``: the
-    choice. Without a choice, the assistant's messages at the end are the output.
+    Each event is a message, ``{"event.name": "gen_ai.user.message", "role", "content"}``. A choice, the output, has its message
+    under ``message``. Without a choice, the assistant's messages at the end are the output.
     """
-    asked: list[dict[str, Any]] = []
-    said: list[dict[str, Any]] = []
+    inputs: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     for event in events if isinstance(events, list) else ():
         if not isinstance(event, dict):
             continue
@@ -165,8 +169,8 @@ def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         if role_of(message.get("role")) is not None:
             answers = isinstance(inner, dict) or event.get("event.name") == semconv.CHOICE_EVENT
             form = {"content": None, "tool_call_id": event.get("id"), **message}
-            (said if answers else asked).append(dict_message(form))
-    return (asked, said) if said else split_answer(asked)
+            (outputs if answers else inputs).append(dict_message(form))
+    return (inputs, outputs) if outputs else split_answer(inputs)
 
 
 def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -177,10 +181,10 @@ def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any
     return [*messages[:end]], [*messages[end:]]
 
 
-def spoken_by(
+def make_message(
     role: str, content: Any, calls: Sequence[Mapping[str, Any]] = (), answered: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a message of a role: a tool's answer to a call, or another role's text and calls."""
+    """Return a message of a role: text and calls, or for a tool the result of the call that ``answered`` names."""
     name = role_of(role) or role
     if name == TOOL:
         return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
@@ -198,12 +202,12 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
 
 def _messages_in(prompt: str) -> list[dict[str, Any]]:
     """Return the messages of a prompt in one text: printed messages, messages separated by role, or one user message."""
-    shown = shown_messages(prompt)
-    if shown is None:
+    texts = printed_messages(prompt)
+    if texts is None:
         pieces = _BY_ROLE.split(prompt)
-        shown = list(zip(pieces[1::2], pieces[2::2], strict=True)) if not pieces[0] else None
-    if shown is not None:
-        return [spoken_by(role, words.removeprefix(_TEXT_BLOCK)) for role, words in shown]
+        texts = list(zip(pieces[1::2], pieces[2::2], strict=True)) if not pieces[0] else None
+    if texts is not None:
+        return [make_message(role, text.removeprefix(_TEXT_BLOCK)) for role, text in texts]
     return [] if is_cut(prompt) else messages_from(prompt, loose=True)
 
 
@@ -212,7 +216,7 @@ def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     return messages_from(unfold_dump(_first_of_batch(value[_MESSAGES])))
 
 
-def _under(value: Any, keys: Sequence[str]) -> Any:
+def _first_value(value: Any, keys: Sequence[str]) -> Any:
     """Return the value under the first existing key; a message, or a value that is not a dict, is returned unchanged."""
     if not isinstance(value, dict) or isinstance(value.get("role"), str):
         return value
@@ -220,7 +224,7 @@ def _under(value: Any, keys: Sequence[str]) -> Any:
 
 
 def _first_of_batch(value: Any) -> Any:
-    """Return the first of several lists of messages; other values unchanged: ``["user", "…"]`` is a message."""
+    """Return the first of several lists of messages; other values unchanged. A list such as ``["user", "…"]`` is a message."""
     first = value[0] if isinstance(value, list) and value else None
     return first if isinstance(first, list) and not (first and isinstance(first[0], str)) else value
 
@@ -235,16 +239,16 @@ def _answer(value: Any) -> Any:
     return text_message(ASSISTANT, value["text"]) if isinstance(value.get("text"), str) else value
 
 
-# --- whole ----------------------------------------------------------------------------------------------------------
+# --- input and output by operation ----------------------------------------------------------------------------------
 
 _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
 """Texts that instrumentations write for a missing input or output."""
 
 
-def parsed(value: Any, kinds: type | tuple[type, ...] = (dict, list)) -> Any:
+def parse_structure(value: Any, kinds: type | tuple[type, ...] = (dict, list)) -> Any:
     """Return the structure in a text, as JSON or as Python prints it; a text of another kind (``5``, ``true``) stays a text."""
-    parsed_value = value_of(value)
-    return parsed_value if isinstance(parsed_value, kinds) else value
+    structure = value_of(value)
+    return structure if isinstance(structure, kinds) else value
 
 
 def text_or_none(value: Any) -> Any:
@@ -259,7 +263,7 @@ def content_of(operation: str, inputs: Any, outputs: Any) -> dict[str, Any]:
 
 def _run(inputs: Any, outputs: Any) -> dict[str, Any]:
     return {
-        **content_of_side(parsed(inputs, dict), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **content_of_side(parse_structure(inputs, dict), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **content_of_side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
@@ -282,17 +286,17 @@ def _retrieval(inputs: Any, outputs: Any) -> dict[str, Any]:
     documents = outputs["documents"] if isinstance(outputs, dict) and "documents" in outputs else outputs
     return {
         semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
-        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfold_dump(documents)),
+        semconv.RETRIEVAL_DOCUMENTS: as_documents(unfold_dump(documents)),
     }
 
 
-def retrieved_by(shown: Any) -> list[Any] | None:
+def as_documents(result: Any) -> list[Any] | None:
     """Return a retriever's result, unfold_dump, as a list of documents in any form; None if it has no document.
 
     A document in an unknown form stays in the list, because it was retrieved, although its text is unknown.
     """
-    single: list[Any] | None = [shown] if shown and isinstance(shown, (str, dict)) else None
-    items = shown if isinstance(shown, list) else single
+    single: list[Any] | None = [result] if result and isinstance(result, (str, dict)) else None
+    items = result if isinstance(result, list) else single
     return items and [document for item in items for document in documents_of(item) or [item]]
 
 
@@ -304,10 +308,10 @@ _READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
 """Operation → function that makes its content; other operations use ``_run``."""
 
 
-# --- building -------------------------------------------------------------------------------------------------------
+# --- spans ----------------------------------------------------------------------------------------------------------
 
 Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Function from raw attributes that quote to content attributes of the GenAI conventions."""
+"""Function from raw attributes with content to content attributes of the GenAI conventions."""
 _NAMES: Final[Mapping[str, str]] = {
     semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
@@ -331,14 +335,14 @@ class AttributeLookup(Protocol):
         """Return whether the attribute exists."""
 
 
-def wire_of(span: SpanData) -> Mapping[str, Any]:
+def raw_attributes(span: SpanData) -> Mapping[str, Any]:
     """Return a span's attributes as received."""
     attributes = span.attributes
     return (attributes.wire or attributes) if isinstance(attributes, WireAttributes) else attributes
 
 
-def plain_of(raw: Mapping[str, Any], operation: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with a GenAI name and without content, the operation, and the conversation's id."""
+def plain_attributes(raw: Mapping[str, Any], operation: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain attributes that have a GenAI name, with this operation and the conversation's id."""
     plain = {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
     plain[semconv.OPERATION_NAME] = operation
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
@@ -359,17 +363,15 @@ def in_genai_names(
 
     Args:
         span: the span of another instrumentation.
-        plain: attributes without content, under GenAI names; None and structures are left out.
-        raw_content: raw attributes with content; no other content is kept.
+        plain: plain attributes under GenAI names; None and structures are left out.
+        raw_content: raw attributes with content. Cut JSON is left out, and the span is marked; a tool's is kept.
         render: makes content from ``raw_content``, once, on first need.
-        no_content: reason for missing content if ``raw_content`` is empty; None for a span that never has content. Cut content
-            is left out and the span is marked; a tool's texts are kept even if cut.
-        metadata: the run's metadata, in addition to metadata under spanscore's own names. The application's key of the unit,
-            if the span has it, is added.
-        tools: definitions of tools in the form of their writer, parsed when a metric reads them. Definitions are no content by
-            themselves: a span with definitions alone has none. None without definitions.
+        no_content: reason for missing content if ``raw_content`` is empty; None for a span that never has content.
+        metadata: the run's metadata, which are added to the span's; None without metadata. The feedback key is added, too.
+        tools: definitions of tools in the form of their writer, parsed when a metric reads them; None without definitions. They
+            are left out if there is no other content.
     """
-    attributes = _plain_values(plain)
+    attributes = _keep_plain_values(plain)
     if span.events or span.status == "error":
         attributes |= _interruption(span)
     cut = _cut_names(raw_content)
@@ -377,11 +379,12 @@ def in_genai_names(
         raw_content = {name: value for name, value in raw_content.items() if name not in cut}
         attributes[semconv.CONTENT_CUT] = True
         no_content = CUT
-    attributes |= _definitions(tools, raw_content)
-    content = partial(rendered, render, dict(raw_content)) if raw_content else None
+    if tools is not None and raw_content:
+        attributes[semconv.TOOL_DEFINITIONS] = tools
+    content = partial(render_content, render, dict(raw_content)) if raw_content else None
     merged = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
-        merged = {**merged, semconv.FEEDBACK_METADATA: key}
+        merged[semconv.FEEDBACK_METADATA] = key
     return replace(
         span,
         attributes=Attributes(attributes, content),
@@ -391,50 +394,37 @@ def in_genai_names(
     )
 
 
-def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attribute with the definitions of tools; empty without definitions, or if the span has no content."""
-    return {semconv.TOOL_DEFINITIONS: tools} if tools is not None and raw_content else {}
-
-
 def _interruption(span: SpanData) -> Mapping[str, Any]:
-    """Return the attribute of an interrupted run, if LangGraph's exception ended the span; the graph's span has none."""
-    types = [held.get(semconv.EXCEPTION_TYPE) for _, held in span.events] + [wire_of(span).get(semconv.ERROR_TYPE)]
-    messages = [held.get(semconv.EXCEPTION_MESSAGE) for _, held in span.events]
-    waits = any(str(name).endswith(_INTERRUPTS) for name in types)
-    waits = waits or any(str(text).startswith((*_INTERRUPTS, "(Interrupt(")) for text in messages)
-    return {semconv.RUN_END: semconv.INTERRUPTED} if waits else {}
+    """Return the attribute of an interrupted run if LangGraph's exception ended the span; otherwise ``{}``."""
+    types = [event.get(semconv.EXCEPTION_TYPE) for _, event in span.events]
+    types.append(raw_attributes(span).get(semconv.ERROR_TYPE))
+    messages = [event.get(semconv.EXCEPTION_MESSAGE) for _, event in span.events]
+    is_interrupted = any(str(name).endswith(_INTERRUPTS) for name in types)
+    is_interrupted = is_interrupted or any(str(text).startswith((*_INTERRUPTS, "(Interrupt(")) for text in messages)
+    return {semconv.RUN_END: semconv.INTERRUPTED} if is_interrupted else {}
 
 
-def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def rename_attributes(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return GenAI names with the value of the first existing other name; None if no other name exists."""
-    found: dict[str, Any] = dict.fromkeys(names)
-    for name, others in names.items():
-        for other in others:
-            if other in raw:
-                found[name] = raw[other]
-                break
-    return found
+    return {name: next((raw[other] for other in others if other in raw), None) for name, others in names.items()}
 
 
-def named(operation: str, name: str) -> dict[str, Any]:
+def name_attribute(operation: str, name: str) -> dict[str, Any]:
     """Return the attribute for the name of an operation's object; empty for operations without a name."""
     return {_NAMES[operation]: name} if operation in _NAMES else {}
 
 
-def json_at(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value under the first of the names that exists; JSON texts are parsed. None without a name."""
-    for name in names:
-        if name in held:
-            value = held[name]
-            return from_wire(value) if isinstance(value, str) else value
-    return None
+def json_at(attributes: Mapping[str, Any], *names: str) -> Any:
+    """Return the value under the first of the names that exists; JSON texts are parsed. None without such a name."""
+    value = next((attributes[name] for name in names if name in attributes), None)
+    return from_wire(value) if isinstance(value, str) else value
 
 
 def tool_content(arguments: str, result: str) -> Render:
-    """Return a renderer of a tool's content, which is JSON under these two names."""
-    return lambda held: {
-        semconv.TOOL_CALL_ARGUMENTS: json_at(held, arguments),
-        semconv.TOOL_CALL_RESULT: json_at(held, result),
+    """Return a function that renders a tool's content, which is JSON under these two names."""
+    return lambda raw_content: {
+        semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, arguments),
+        semconv.TOOL_CALL_RESULT: json_at(raw_content, result),
     }
 
 
@@ -455,7 +445,7 @@ def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool)
 
 
 def _cut_names(raw_content: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of values with cut JSON; a value that was cut right after a bracket is only detected when it is read."""
+    """Return the names of values with cut JSON. A value that ends with a closing bracket is checked only when it is read."""
     return [
         name
         for name, value in raw_content.items()
@@ -467,18 +457,18 @@ def _cut_names(raw_content: Mapping[str, Any]) -> Sequence[str]:
     ]
 
 
-def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
-    for name, given in plain.items():
-        kind = type(given)
-        if (kind is str and given.isascii()) or (kind is int and fits_wire(given)):  # the usual case
-            attributes[name] = given
-        elif given is not None and (value := _plain(given)) is not None:
+    for name, value in plain.items():
+        kind = type(value)
+        if (kind is str and value.isascii()) or (kind is int and fits_wire(value)):  # the usual case
             attributes[name] = value
+        elif value is not None and (plain_value := _plain_value(value)) is not None:
+            attributes[name] = plain_value
     return attributes
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a value that a plain attribute may have; None for a structure."""
     if isinstance(value, (str, int, float)):
         return wire_value(value)
@@ -487,7 +477,7 @@ def _plain(value: Any) -> Any:
     return None
 
 
-def rendered(render: Render, raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
+def render_content(render: Render, raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the content of a span's raw attributes; empty if they have an unforeseen form."""
     try:
         return {name: value for name, value in render(raw_content).items() if value is not None}

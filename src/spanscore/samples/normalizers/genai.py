@@ -7,8 +7,8 @@ The content, from the newest form to the oldest, is in
     gen_ai.prompt, gen_ai.completion                     one JSON each
     span events                                          gen_ai.content.prompt, gen_ai.user.message, gen_ai.choice …
 
-Writers: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older
-    OpenLLMetry.
+Writers are the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older
+OpenLLMetry.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from spanscore.samples.normalizers.building import (
     conversation_of,
     in_genai_names,
     json_at,
+    make_message,
     positions,
     prompts_in,
-    rendered,
+    raw_attributes,
+    render_content,
     split_answer,
-    spoken_by,
     value_of,
-    wire_of,
 )
 
 Events = Sequence[tuple[str, Mapping[str, Any]]]
@@ -46,22 +46,22 @@ Events = Sequence[tuple[str, Mapping[str, Any]]]
 _WORDLESS_OPERATIONS: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
 OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_WORDLESS_OPERATIONS, "completion": semconv.TEXT_COMPLETION}
 """``llm.request.type`` → operation; any other is a chat."""
-_RUNS: Final = frozenset(
+_STANDARD_OPERATIONS: Final = frozenset(
     {*semconv.MODEL_OPERATIONS, *semconv.WHOLE_OPERATIONS, semconv.RETRIEVAL, semconv.EMBEDDINGS}
     | {semconv.EXECUTE_TOOL, semconv.EXECUTE_TASK, semconv.CREATE_AGENT, semconv.EVALUATION}
 )
-"""Operations of the conventions. With any other name, a span with a model and messages is a model's call."""
+"""Operations of the conventions. A span with any other operation is a model's call if it has a model and messages."""
 _CONTENT_ENDINGS: Final = re.compile(
     r"(?:^|[._])(?:(?:input|output|prompt|completion|message|request|response|content|event|question|answer)s?|\w+_data|value)$"
 )
-"""Endings of names of attributes with content, for any writer."""
+"""Matches endings of the names under which unknown writers may put content."""
 _CONTENT: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION)
 """Attributes with content: the newest names, which are also the prefixes of older flat names."""
 _CALL_EVIDENCE: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
-"""Attributes by which a span without ``gen_ai.system`` may be a model's call."""
-_USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
+"""Attributes of which a model's call without ``gen_ai.system`` has at least one."""
+_OUTPUT_TOKENS: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
 _LEFT_TO_OTHERS: Final = frozenset({"logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference"})
-"""Scopes with GenAI names on spans that are not calls: Logfire's spans of requests with a streamed answer."""
+"""Scopes that the ``Logfire`` normalizer reads: spans of streamed requests have GenAI names, but are not whole calls."""
 OPERATION_OF_RUN: Final[Mapping[str, str]] = {
     "llm": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
@@ -80,7 +80,7 @@ _IN_RECORDS: Final = NoContent(
     "add ScoringLogRecordProcessor(scorer) to the LoggerProvider, next to ScoringSpanProcessor; or set"
     " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",
 )
-_RECORDS_VALUES: Final = frozenset({"event_only", "true"})
+_VALUES_FOR_RECORDS: Final = frozenset({"event_only", "true"})
 
 
 class GenAINormalizer:
@@ -122,7 +122,7 @@ class GenAINormalizer:
             return True
         if span.scope in _LEFT_TO_OTHERS:
             return False
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return False
         if isinstance(raw.get(semconv.OPERATION_NAME), str):
@@ -139,23 +139,23 @@ class GenAINormalizer:
 
 def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> SpanData:
     """Return a span of the conventions with GenAI names only; ``no_content`` returns the reason if it has no content."""
-    raw = wire_of(span)
+    raw = raw_attributes(span)
     names = _NAMES[(*raw,)]
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
     operation = _operation(raw, names.newest)
-    plain = {name: raw[under] for name, under in names.plain}
+    plain = {name: raw[other] for name, other in names.plain}
     plain[semconv.OPERATION_NAME] = operation
     if names.has_conversation:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.INVOKE_WORKFLOW:
         plain.setdefault(semconv.WORKFLOW_NAME, span.name)
     render = _RENDERERS.get(operation, _ROOT)
-    raw_content = _quoted(raw, names.newest, span.events)
-    lacking = None if raw_content else _unknown_form(raw) or no_content()
+    raw_content = _content_attributes(raw, names.newest, span.events)
+    reason = None if raw_content else _unknown_form(raw) or no_content()
     tools = raw_content.pop(semconv.TOOL_DEFINITIONS, raw.get(semconv.MODEL_REQUEST_PARAMETERS))
     if tools is None and names.functions:
         tools = positions({name: raw[name] for name in names.functions}, semconv.REQUEST_FUNCTIONS)
-    return in_genai_names(span, plain, raw_content, render, no_content=lacking, metadata=metadata or None, tools=tools)
+    return in_genai_names(span, plain, raw_content, render, no_content=reason, metadata=metadata or None, tools=tools)
 
 
 def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
@@ -164,9 +164,9 @@ def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
     A call has a request type, a model with token counts, or content. Spans of speech, images and files are no calls,
     and neither are spans that only group other spans.
     """
-    if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _USED)):
+    if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _OUTPUT_TOKENS)):
         return True
-    return bool(_quoted(raw, _NAMES[(*raw,)].newest, span.events))
+    return bool(_content_attributes(raw, _NAMES[(*raw,)].newest, span.events))
 
 
 def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
@@ -212,10 +212,10 @@ def _by_use(names: tuple[str, ...]) -> _Names:
     metadata = names_under(semconv.LANGSMITH_METADATA, names)
     has_conversation = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
     functions = tuple(name for name in names if name.startswith(semconv.REQUEST_FUNCTIONS))
-    return _Names((*plain.items(),), _newest(names), metadata, has_conversation, functions)
+    return _Names((*plain.items(),), _newest_names(names), metadata, has_conversation, functions)
 
 
-def _newest(names: Iterable[str]) -> tuple[str, ...]:
+def _newest_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple([name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE)])
 
 
@@ -229,15 +229,12 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
 """Names of the conventions → their older names."""
 
 
-def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
-    """Return the attributes with content. Older forms are read only if the newest form is missing.
-
-    The result is empty if there is neither input nor output.
-    """
+def _content_attributes(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
+    """Return the attributes with content, in the newest form or else in older forms; empty without input and output."""
     raw_content = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
-    for name, held in events:
-        if name == semconv.DETAILS_EVENT:
-            raw_content |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
+    for event, attributes in events:
+        if event == semconv.DETAILS_EVENT:
+            raw_content |= {_OF_MEMORY.get(name, name): attributes[name] for name in _newest_names(attributes)}
     if raw_content.keys() <= _WITHOUT_MESSAGES:
         raw_content |= _older_content(raw, events)
         return {} if raw_content.keys() <= _WITHOUT_MESSAGES else raw_content
@@ -257,14 +254,14 @@ _WITHOUT_MESSAGES: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_I
 
 
 def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
-    run = raw.get(semconv.LANGSMITH_KIND)
-    if isinstance(run, str):
-        return OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
+    run_type = raw.get(semconv.LANGSMITH_KIND)
+    if isinstance(run_type, str):
+        return OPERATION_OF_RUN.get(run_type, semconv.INVOKE_WORKFLOW)
     operation = raw.get(semconv.OPERATION_NAME)
     if isinstance(operation, str):
         if operation == semconv.SEARCH_MEMORY:
             return semconv.RETRIEVAL
-        return operation if operation in _RUNS else _operation_of_library(operation, raw, newest)
+        return operation if operation in _STANDARD_OPERATIONS else _operation_of_library(operation, raw, newest)
     return OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
 
 
@@ -282,7 +279,7 @@ def _operation_of_library(operation: str, raw: Mapping[str, Any], newest: Sequen
 def _no_content() -> NoContent:
     """Return the reason for missing content. This process may be the traced application, so its environment is read."""
     switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
-    return _IN_RECORDS if switch in _RECORDS_VALUES else _OFF
+    return _IN_RECORDS if switch in _VALUES_FOR_RECORDS else _OFF
 
 
 def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -306,7 +303,8 @@ def _listed(value: Any) -> list[dict[str, Any]]:
 _MESSAGE_SIDES: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
 
 
-def _rendering(older: Render) -> Render:
+def _conventional_or(older: Render) -> Render:
+    """Return a function that renders content in the newest form, or else calls the function for older forms."""
     return lambda raw_content: _conventional(raw_content, unread=_MESSAGE_SIDES) or older(raw_content)
 
 
@@ -327,7 +325,7 @@ def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = (
     return {} if content.keys() <= _WITHOUT_MESSAGES else content
 
 
-# --- older ----------------------------------------------------------------------------------------------------------
+# --- older forms ----------------------------------------------------------------------------------------------------
 
 _ON_EVENTS: Final = "events"
 """Key of the span events among the raw attributes with content."""
@@ -339,22 +337,24 @@ _BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "co
 """Attributes of a span event with its content; the first existing one is used."""
 _CONTENT_NAMES: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
 """Matches names of content, not ``gen_ai.prompt.version``."""
-_Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+_PromptsAndAnswers = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+"""The messages of a model's input, and of its output."""
 
 
 def _older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
     """Return a span's attributes with content in older forms, and its events with content."""
     raw_content: dict[str, Any] = {name: value for name, value in raw.items() if _CONTENT_NAMES.match(name)}
-    content_events = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
+    content_events = [(name, dict(attributes)) for name, attributes in events if name in _EVENTS and attributes]
     if not content_events:
         return raw_content
     # A cut body is added under its event's name, so that the span counts as cut.
-    cut = {name: body for name, held in content_events if isinstance(body := _body(held), str) and is_cut(body)}
+    bodies = ((name, _body(attributes)) for name, attributes in content_events)
+    cut = {name: body for name, body in bodies if isinstance(body, str) and is_cut(body)}
     return {**raw_content, **cut, _ON_EVENTS: content_events}
 
 
 def _older_chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    for read in _FORMS:
+    for read in _OLDER_FORMS:
         prompts, answers = read(raw_content)
         if prompts or answers:
             return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
@@ -364,7 +364,7 @@ def _older_chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 def _older_root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's content; an answer at the end of the messages of events becomes the output (Azure's agents)."""
     if _ON_EVENTS not in raw_content:
-        return content_of(semconv.INVOKE_WORKFLOW, *_sides(raw_content, "input", "output"))
+        return content_of(semconv.INVOKE_WORKFLOW, *_prompt_and_completion(raw_content, "input", "output"))
     content = _older_chat(raw_content)
     prompts = content.get(semconv.INPUT_MESSAGES)
     if prompts is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
@@ -374,23 +374,23 @@ def _older_root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _older_tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments and result of a tool: from events, the message has the arguments, the choice the result (Strands)."""
+    """Return arguments and result of a tool. In events, a tool's message has the arguments, the choice the result (Strands)."""
     if _ON_EVENTS not in raw_content:
-        inputs, outputs = _sides(raw_content, "input", "output")
+        inputs, outputs = _prompt_and_completion(raw_content, "input", "output")
         return content_of(semconv.EXECUTE_TOOL, value_of(inputs), outputs)
-    bodies = {name: _parsed(_body(held)) for name, held in raw_content[_ON_EVENTS]}
-    asks = (name for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in bodies)
+    bodies = {name: _parsed(_body(attributes)) for name, attributes in raw_content[_ON_EVENTS]}
+    tool_events = (name for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in bodies)
     return {
-        semconv.TOOL_CALL_ARGUMENTS: bodies.get(next(asks, "")),
+        semconv.TOOL_CALL_ARGUMENTS: bodies.get(next(tool_events, "")),
         semconv.TOOL_CALL_RESULT: join_text_blocks(bodies.get(semconv.CHOICE_EVENT)),
     }
 
 
 def _older_retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.RETRIEVAL, *_sides(raw_content, "query", "documents"))
+    return content_of(semconv.RETRIEVAL, *_prompt_and_completion(raw_content, "query", "documents"))
 
 
-def _flat(raw_content: Mapping[str, Any]) -> _Turns:
+def _flat_attributes(raw_content: Mapping[str, Any]) -> _PromptsAndAnswers:
     return _flat_messages(raw_content, semconv.PROMPT, USER), _flat_messages(raw_content, semconv.COMPLETION, ASSISTANT)
 
 
@@ -405,39 +405,39 @@ _MESSAGE_FIELDS: Final = frozenset({"role", "content", "tool_calls.0.name", "too
 
 
 def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
-    content, said = fields.get("content"), fields.get("role", role)
+    content, written_role = fields.get("content"), fields.get("role", role)
     calls = [*positions(fields, "tool_calls.")]
     if "function_call.name" in fields:
         calls.append({"name": fields["function_call.name"], "arguments": fields.get("function_call.arguments")})
     blocks = from_wire(content) if isinstance(content, str) and content.startswith("[{") else content
-    return spoken_by(said if isinstance(said, str) else role, blocks, calls, fields)
+    return make_message(written_role if isinstance(written_role, str) else role, blocks, calls, fields)
 
 
-def _whole_conversation(raw_content: Mapping[str, Any]) -> _Turns:
+def _whole_conversation(raw_content: Mapping[str, Any]) -> _PromptsAndAnswers:
     prompt, completion = _parsed(raw_content.get(semconv.PROMPT)), _parsed(raw_content.get(semconv.COMPLETION))
     return prompts_in(prompt), answers_in(completion)
 
 
-def _on_events(raw_content: Mapping[str, Any]) -> _Turns:
+def _messages_of_events(raw_content: Mapping[str, Any]) -> _PromptsAndAnswers:
     prompts: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
-    for name, held in raw_content.get(_ON_EVENTS, ()):
-        body = _parsed(_body(held))
+    for name, attributes in raw_content.get(_ON_EVENTS, ()):
+        body = _parsed(_body(attributes))
         if isinstance(body, str) and (is_cut(body) or name == semconv.PROMPT_EVENT):
             prompts += prompts_in(body)  # empty for a cut text
         elif name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
-            answers += answers_in(_blocks_of(body, ASSISTANT, held))
+            answers += answers_in(_message_of_event(body, ASSISTANT, attributes))
         elif body is not None or name in semconv.MESSAGE_EVENTS:
-            prompts += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
+            prompts += prompts_in(_message_of_event(body, semconv.MESSAGE_EVENTS.get(name, USER), attributes))
     return prompts, answers
 
 
-def _body(held: Mapping[str, Any]) -> Any:
-    return next((held[key] for key in _BODIES if key in held), None)
+def _body(attributes: Mapping[str, Any]) -> Any:
+    return next((attributes[name] for name in _BODIES if name in attributes), None)
 
 
-def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
-    """Return the body of an event as a message; a message without a role gets the role of the event's name."""
+def _message_of_event(body: Any, role: str, attributes: Mapping[str, Any]) -> Any:
+    """Return the body of an event as a message. ``role`` is the role of the event's name, for a message without a role."""
     if isinstance(body, list) and body and all(isinstance(block, dict) and "role" not in block for block in body):
         return {"role": role, "content": body}  # Strands uses Bedrock's content blocks
     if isinstance(body, dict) and isinstance(body.get("message"), dict):
@@ -445,7 +445,7 @@ def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
     if isinstance(body, dict) and body.keys() & {"content", "tool_calls"}:
         return {"content": None, "role": role, "tool_call_id": body.get("id"), **body}
     if isinstance(body, str):
-        return {"role": role, "content": body, "tool_call_id": held.get("id")}
+        return {"role": role, "content": body, "tool_call_id": attributes.get("id")}
     return body
 
 
@@ -455,8 +455,8 @@ def _parsed(value: Any) -> Any:
     return from_wire(value) if isinstance(value, str) else value
 
 
-def _sides(raw_content: Mapping[str, Any], *keys: str) -> list[Any]:
-    """Return prompt and completion; if one is a dict with its key in ``keys`` as the only key, the value in it."""
+def _prompt_and_completion(raw_content: Mapping[str, Any], *keys: str) -> list[Any]:
+    """Return prompt and completion. ``keys`` has one key for each: a dict with that key alone is replaced by its value."""
     values = (_parsed(raw_content.get(name)) for name in (semconv.PROMPT, semconv.COMPLETION))
     return [
         value[key] if isinstance(value, dict) and value.keys() == {key} else value
@@ -464,32 +464,36 @@ def _sides(raw_content: Mapping[str, Any], *keys: str) -> list[Any]:
     ]
 
 
-_FORMS: Final[Sequence[Callable[[Mapping[str, Any]], _Turns]]] = (_flat, _whole_conversation, _on_events)
-_ROOT: Final = _rendering(_older_root)
+_OLDER_FORMS: Final[Sequence[Callable[[Mapping[str, Any]], _PromptsAndAnswers]]] = (
+    _flat_attributes,
+    _whole_conversation,
+    _messages_of_events,
+)
+_ROOT: Final = _conventional_or(_older_root)
 _RENDERERS: Final[Mapping[str, Render]] = {
-    **dict.fromkeys(semconv.MODEL_OPERATIONS, _rendering(_older_chat)),
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, _conventional_or(_older_chat)),
     semconv.EXECUTE_TOOL: _tool,
-    semconv.RETRIEVAL: _rendering(_older_retrieval),
+    semconv.RETRIEVAL: _conventional_or(_older_retrieval),
 }
-"""Operation → function that makes its content; other operations use the root's."""
+"""Operation → function that renders its content; other operations use ``_ROOT``."""
 
 
-# --- bodies ---------------------------------------------------------------------------------------------------------
+# --- bodies of log records ------------------------------------------------------------------------------------------
 
 # AWS's distribution moves the content of any writer's span to the body of a log record. These functions read it.
 
 
 def with_body(translated: SpanData, events: Events) -> SpanData:
     """Return a translated span with the content of its log record's body; unchanged if no event has such a body."""
-    for name, held in events:
-        if name == semconv.DETAILS_EVENT and not held.keys().isdisjoint(semconv.BODY_SIDES):
-            content = partial(rendered, partial(_content, str(translated.operation)), dict(held))
+    for name, body in events:
+        if name == semconv.DETAILS_EVENT and not body.keys().isdisjoint(semconv.BODY_SIDES):
+            content = partial(render_content, partial(_content_of_body, str(translated.operation)), dict(body))
             return replace(translated, attributes=Attributes(dict(translated.attributes), content), no_content=None)
     return translated
 
 
-def _content(operation: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
-    inputs, outputs = (_messages(json_at(held, side)) for side in semconv.BODY_SIDES)
+def _content_of_body(operation: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    inputs, outputs = (_messages(json_at(body, side)) for side in semconv.BODY_SIDES)
     if operation in semconv.MODEL_OPERATIONS:
         return {
             semconv.INPUT_MESSAGES: prompts_in(_usable_messages(inputs)) or None,
@@ -505,6 +509,6 @@ def _messages(side: Any) -> list[Mapping[str, Any]]:
 
 
 def _usable_messages(messages: Sequence[Mapping[str, Any]]) -> Any:
-    """Return messages. A message that contains a whole request or answer as JSON counts only if there is no other message."""
+    """Return the messages without those that contain a whole request or answer as JSON, or the first if all do."""
     plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
     return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))

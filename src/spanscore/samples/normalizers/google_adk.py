@@ -12,9 +12,9 @@ from spanscore.samples.normalizers.building import (
     Render,
     in_genai_names,
     json_at,
-    plain_of,
+    plain_attributes,
+    raw_attributes,
     tool_content,
-    wire_of,
 )
 
 _SCOPE: Final = "gcp.vertex.agent"
@@ -52,10 +52,10 @@ class GoogleADK:
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         first, _, rest = span.name.partition(" ")
         operation = raw.get(semconv.OPERATION_NAME) or _OPERATIONS.get(first, semconv.EXECUTE_TASK)
-        plain = plain_of(raw, operation, {"session_id": raw.get("gcp.vertex.agent.session_id")})
+        plain = plain_attributes(raw, operation, {"session_id": raw.get("gcp.vertex.agent.session_id")})
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")

@@ -11,10 +11,10 @@ from spanscore.samples.normalizers.building import (
     arguments_in,
     content_of,
     in_genai_names,
-    named,
-    parsed,
-    plain_of,
-    wire_of,
+    name_attribute,
+    parse_structure,
+    plain_attributes,
+    raw_attributes,
 )
 
 _SCOPE: Final = "langfuse-sdk"
@@ -49,15 +49,17 @@ class Langfuse:
 
     def accepts(self, span: SpanData) -> bool:
         """Return whether the span is an observation."""
-        return span.scope == _SCOPE or isinstance(wire_of(span).get(TYPE), str)
+        return span.scope == _SCOPE or isinstance(raw_attributes(span).get(TYPE), str)
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
         metadata = {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
         session = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
-        plain = plain_of(raw, operation, {**metadata, "session_id": session}) | named(operation, span.name)
+        plain = plain_attributes(raw, operation, {**metadata, "session_id": session}) | name_attribute(
+            operation, span.name
+        )
         if operation == semconv.CHAT:
             plain |= _model_and_usage(raw)
         raw_content = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
@@ -65,18 +67,18 @@ class Langfuse:
             span,
             plain,
             raw_content,
-            lambda held: content_of(operation, arguments_in(_first(held, _INPUTS)), _first(held, _OUTPUTS)),
+            lambda content: content_of(operation, arguments_in(_first(content, _INPUTS)), _first(content, _OUTPUTS)),
             no_content=_NO_CONTENT,
             metadata=metadata,
         )
 
 
 def _first(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return parsed(next((raw_content[name] for name in names if name in raw_content), None))
+    return parse_structure(next((raw_content[name] for name in names if name in raw_content), None))
 
 
 def _model_and_usage(raw: Mapping[str, Any]) -> dict[str, Any]:
-    counted = parsed(raw.get(f"{_OBSERVATION}usage_details"))
+    counted = parse_structure(raw.get(f"{_OBSERVATION}usage_details"))
     counts = counted if isinstance(counted, dict) else {}
     return {
         semconv.REQUEST_MODEL: raw.get(f"{_OBSERVATION}model.name"),

@@ -23,17 +23,17 @@ from spanscore.samples.normalizers.building import (
     AttributeLookup,
     Render,
     answers_in,
-    exchanged_in,
     in_genai_names,
     json_at,
-    named,
-    parsed,
-    plain_of,
+    name_attribute,
+    parse_structure,
+    plain_attributes,
     prompts_in,
+    raw_attributes,
     split_answer,
+    split_events,
     text_or_none,
     tool_content,
-    wire_of,
 )
 from spanscore.samples.normalizers.genai import conventional
 
@@ -88,19 +88,19 @@ class Logfire:
         """
         if span.scope in self.scopes:
             return True
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         if _KIND not in raw or _OWN.isdisjoint(raw) or span.scope == _PYDANTIC_AI:
             return False
         return any(name in raw for name in (semconv.OPERATION_NAME, semconv.SYSTEM, _ALL_EVENTS))
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         operation = _operation(span, raw)
         if operation in semconv.MODEL_OPERATIONS and semconv.INPUT_MESSAGES in raw:
             return conventional(span, no_content=lambda: _NO_CONTENT)
-        plain = plain_of(raw, operation, {"session_id": text_or_none(raw.get("group_id"))})
-        plain |= named(operation, str(raw.get("name") or span.name))
+        plain = plain_attributes(raw, operation, {"session_id": text_or_none(raw.get("group_id"))})
+        plain |= name_attribute(operation, str(raw.get("name") or span.name))
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
         names, render = _RENDERERS.get(operation, ((), _exchange))
         raw_content = {name: raw[name] for name in names if text_or_none(raw.get(name)) is not None}
@@ -140,10 +140,13 @@ def _operation_of_old_span(span: SpanData, raw: Mapping[str, Any]) -> str:
 
 
 def _model_content(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    prompts, answers = exchanged_in(json_at(raw_content, _EVENTS))
+    prompts, answers = split_events(json_at(raw_content, _EVENTS))
     request = json_at(raw_content, _REQUEST)
     if not prompts and not answers:
-        prompts, answers = prompts_in(parsed(raw_content.get(_INPUT))), answers_in(parsed(raw_content.get(_OUTPUT)))
+        prompts, answers = (
+            prompts_in(parse_structure(raw_content.get(_INPUT))),
+            answers_in(parse_structure(raw_content.get(_OUTPUT))),
+        )
     if not prompts:
         prompts = _request_messages(request)
     if not answers:
@@ -171,7 +174,7 @@ def _response_messages(response: Any) -> list[dict[str, Any]]:
 
 
 def _exchange(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    prompts, answers = exchanged_in(json_at(raw_content, _ALL_EVENTS if _ALL_EVENTS in raw_content else _EVENTS))
+    prompts, answers = split_events(json_at(raw_content, _ALL_EVENTS if _ALL_EVENTS in raw_content else _EVENTS))
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 

@@ -11,9 +11,9 @@ from spanscore.samples.normalizers.building import (
     content_of,
     in_genai_names,
     json_at,
-    named,
-    plain_of,
-    wire_of,
+    name_attribute,
+    plain_attributes,
+    raw_attributes,
 )
 
 TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
@@ -44,13 +44,15 @@ class MLflow:
 
     def accepts(self, span: SpanData) -> bool:
         """Return whether the span has MLflow's type, inputs or outputs."""
-        return bool(wire_of(span).keys() & {TYPE, _INPUTS, _OUTPUTS})
+        return bool(raw_attributes(span).keys() & {TYPE, _INPUTS, _OUTPUTS})
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         operation = OPERATIONS.get(str(json_at(raw, TYPE)), semconv.INVOKE_WORKFLOW)
-        plain = plain_of(raw, operation, {"session_id": json_at(raw, _SESSION)}) | named(operation, span.name)
+        plain = plain_attributes(raw, operation, {"session_id": json_at(raw, _SESSION)}) | name_attribute(
+            operation, span.name
+        )
         if operation == semconv.CHAT:
             plain |= _model_and_usage(raw)
         raw_content = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
@@ -58,7 +60,7 @@ class MLflow:
             span,
             plain,
             raw_content,
-            lambda held: content_of(operation, json_at(held, _INPUTS), json_at(held, _OUTPUTS)),
+            lambda content: content_of(operation, json_at(content, _INPUTS), json_at(content, _OUTPUTS)),
             no_content=_NO_CONTENT,
             tools=raw.get("mlflow.chat.tools"),
         )

@@ -19,20 +19,20 @@ from spanscore.samples.normalizers.building import (
     agent_of_model,
     answers_in,
     arguments_in,
+    as_documents,
     content_of,
     in_genai_names,
     is_langchain_agent,
     json_at,
-    parsed,
-    plain_of,
+    make_message,
+    parse_structure,
+    plain_attributes,
     positions,
     prompts_in,
-    renamed,
-    retrieved_by,
-    spoken_by,
+    raw_attributes,
+    rename_attributes,
     text_or_none,
     value_of,
-    wire_of,
 )
 
 OPERATIONS: Final[Mapping[str, str]] = {
@@ -58,11 +58,11 @@ _NO_CONTENT: Final = NoContent(
 )
 _MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
 _CONTENT_NAMES: Final = _MIME_TYPES | {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE}
-_FOUND: Final = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY)
+_RETRIEVAL_PREFIXES: Final = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY)
 _CONTENT_PREFIXES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.CHAT: (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.LLM_PROMPTS, semconv.LLM_TOOLS),
-    semconv.RETRIEVAL: _FOUND,
-    semconv.RERANK: _FOUND,
+    semconv.RETRIEVAL: _RETRIEVAL_PREFIXES,
+    semconv.RERANK: _RETRIEVAL_PREFIXES,
 }
 """Operation → prefixes of attributes with content, in addition to input and output. Spans of other operations have content only
 in input and output; their other attributes repeat it.
@@ -77,8 +77,10 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}prompt_details.cache_write",),
     semconv.USAGE_REASONING_OUTPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}completion_details.reasoning",),
 }
-_MARKS: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
-_WHOLE: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
+_VALUES: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
+_SIGNATURES: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
+_PYTHON: Final = ("{'", "[{'")
+"""Prefixes of printed Python dicts and lists of dicts: BeeAI's answers."""
 
 
 class OpenInference:
@@ -86,16 +88,16 @@ class OpenInference:
 
     name = "openinference"
     scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
-    signatures: Sequence[bytes] = tuple(name.encode() for name in _MARKS)
+    signatures: Sequence[bytes] = tuple(name.encode() for name in _SIGNATURES)
 
     def accepts(self, span: SpanData) -> bool:
         """Return whether the span has OpenInference's kind, an input or an output."""
-        raw = wire_of(span)
-        return isinstance(raw.get(semconv.OPENINFERENCE_KIND), str) or not _WHOLE.isdisjoint(raw)
+        raw = raw_attributes(span)
+        return isinstance(raw.get(semconv.OPENINFERENCE_KIND), str) or not _VALUES.isdisjoint(raw)
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         metadata = _metadata(raw)
         operation = _operation(span, raw, metadata)
         prefixes = _CONTENT_PREFIXES_OF.get(operation, ())
@@ -107,7 +109,7 @@ class OpenInference:
         tools = _take_tools(raw_content) if operation == semconv.CHAT else None
         return in_genai_names(
             span,
-            _described(span, raw, operation, metadata),
+            _describe(span, raw, operation, metadata),
             raw_content if _can_be_read(raw_content, operation, span.scope) else {},
             _RENDERERS.get(operation, _root),
             no_content=_NO_CONTENT,
@@ -141,8 +143,8 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
     return semconv.INVOKE_AGENT if is_agent else semconv.INVOKE_WORKFLOW
 
 
-def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    plain = plain_of(raw, operation, metadata) | renamed(raw, _RENAMED)
+def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    plain = plain_attributes(raw, operation, metadata) | rename_attributes(raw, _RENAMED)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
         plain[semconv.TOOL_CALL_ID] = _call_id(raw)
@@ -159,8 +161,8 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
 
 def _call_id(raw: Mapping[str, Any]) -> Any:
     """Return the id of the call that a tool answers; LangChain has it in the answer only."""
-    named = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
-    return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if named is None else named
+    call_id = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
+    return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if call_id is None else call_id
 
 
 def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:
@@ -169,18 +171,15 @@ def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:
     Any other value is a text, even ``5`` or ``true``.
     """
     value = raw_content.get(name)
-    parsed_value = from_wire(value) if isinstance(value, str) and "json" in str(raw_content.get(mime_type)) else value
-    is_printed = isinstance(parsed_value, str) and parsed_value.startswith(_PYTHON)
-    return text_or_none(value_of(parsed_value) if is_printed else parsed_value)
-
-
-_PYTHON: Final = ("{'", "[{'")
-"""Prefixes of printed Python dicts and lists of dicts: BeeAI's answers."""
+    if isinstance(value, str) and "json" in str(raw_content.get(mime_type)):
+        value = from_wire(value)
+    is_printed = isinstance(value, str) and value.startswith(_PYTHON)
+    return text_or_none(value_of(value) if is_printed else value)
 
 
 def _input(raw_content: Mapping[str, Any]) -> Any:
     """Return the input; an object is parsed even without a mime type, because many writers omit it."""
-    return parsed(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), dict)
+    return parse_structure(_value(raw_content, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), dict)
 
 
 def _output(raw_content: Mapping[str, Any]) -> Any:
@@ -199,8 +198,8 @@ def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
 
 
 def _definition(fields: Mapping[str, Any]) -> Any:
-    named = {"name": fields.get("tool.name"), "description": fields.get("tool.description")}
-    return fields.get("tool.json_schema", named)
+    description = {"name": fields.get("tool.name"), "description": fields.get("tool.description")}
+    return fields.get("tool.json_schema", description)
 
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,14 +217,14 @@ def _prompts(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _flat_messages(raw_content: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
-    read = (_flat_message(fields, role) for fields in positions(raw_content, prefix))
-    return [message for message in read if message is not None]
+    messages = (_flat_message(fields, role) for fields in positions(raw_content, prefix))
+    return [message for message in messages if message is not None]
 
 
 def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any] | None:
-    """Return one message; None if it has no role and ``role`` is empty."""
-    said = fields.get("message.role", role)
-    if not isinstance(said, str):
+    """Return one message. ``role`` is the default role; None = a message without a role is left out."""
+    written_role = fields.get("message.role", role)
+    if not isinstance(written_role, str):
         return None
     content = fields.get("message.content")
     blocks = [_block(block) for block in positions(fields, "message.contents.")]
@@ -234,7 +233,7 @@ def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any]
         arguments = fields.get("message.function_call_arguments_json")
         calls.append({"name": fields["message.function_call_name"], "arguments": arguments})
     answered = {"tool_call_id": fields.get("message.tool_call_id"), "name": fields.get("message.name")}
-    return spoken_by(said, content if content is not None else blocks, calls, answered)
+    return make_message(written_role, content if content is not None else blocks, calls, answered)
 
 
 def _block(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,21 +258,21 @@ def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     query = raw_content.get(semconv.RERANKER_QUERY, raw_content.get(semconv.INPUT_VALUE))
     output = unfold_dump(_output(raw_content))
-    dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
-    # If the output is a dump of LangChain's documents, it is preferred, because only the dump has their ids.
-    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):
+    documents = output["documents"] if isinstance(output, dict) and "documents" in output else output
+    # LangChain's documents in the output are preferred to flat documents, because only they have ids.
+    if not documents_of(documents[:1] if isinstance(documents, list) else documents):
         names = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS)
         flat = (fields for name in names for fields in positions(raw_content, name))
-        dumped = [_flat_document(fields) for fields in flat] or dumped
+        documents = [_flat_document(fields) for fields in flat] or documents
     return {
         semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),
-        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(dumped),
+        semconv.RETRIEVAL_DOCUMENTS: as_documents(documents),
     }
 
 
 def _flat_document(fields: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: fields.get(f"document.{name}") for name in ("id", "content", "score")}
-    return {name: value for name, value in known.items() if value is not None}
+    values = {name: fields.get(f"document.{name}") for name in ("id", "content", "score")}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {

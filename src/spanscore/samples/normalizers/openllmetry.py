@@ -26,9 +26,9 @@ from spanscore.samples.normalizers.building import (
     in_genai_names,
     is_langchain_agent,
     json_at,
-    plain_of,
+    plain_attributes,
+    raw_attributes,
     value_of,
-    wire_of,
 )
 from spanscore.samples.normalizers.genai import conventional
 
@@ -54,7 +54,7 @@ _IN_RECORDS: Final = NoContent(
 )
 _INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT, semconv.TOOL_CALL_ARGUMENTS)
 _OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT, semconv.TOOL_CALL_RESULT)
-"""Attributes of outputs; a tool of OpenAI's agents has the last one only."""
+"""Attributes of outputs, in the order in which they are read. A tool of OpenAI's agents has only the last."""
 _CONTENT_NAMES: Final = frozenset({*_INPUTS, *_OUTPUTS})
 _UNKNOWN: Final = "unknown"
 
@@ -68,18 +68,21 @@ class OpenLLMetry:
 
     def accepts(self, span: SpanData) -> bool:
         """Return whether the span has Traceloop's kind or workflow, or GenAI names and a scope of OpenLLMetry's."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return True
-        named = semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw
-        # Long chats lack both attributes, because the SDK keeps 128 attributes and drops the oldest.
-        return span.scope.startswith(_SCOPES) and (
-            named or any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
+        if not span.scope.startswith(_SCOPES):
+            return False
+        # Long chats lack the first two attributes, because the SDK keeps 128 attributes and drops the oldest.
+        return (
+            semconv.OPERATION_NAME in raw
+            or semconv.SYSTEM in raw
+            or any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
         )
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         metadata = _metadata(raw)
         if semconv.TRACELOOP_KIND not in raw:
             return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
@@ -89,7 +92,7 @@ class OpenLLMetry:
         raw_content = {} if is_step else {name: raw[name] for name in _CONTENT_NAMES & raw.keys()}
         return in_genai_names(
             span,
-            _described(span, raw, operation, metadata),
+            _describe(span, raw, operation, metadata),
             raw_content,
             _RENDERERS.get(operation, _root),
             no_content=None if is_step else _no_content(span.scope),
@@ -104,15 +107,15 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
         return properties
     if '"metadata": {"' not in inputs:  # the only place in releases before 0.50
         return properties
-    held = _value_in(from_wire(inputs), "metadata")
-    return held if isinstance(held, dict) else properties
+    metadata = _value_in(from_wire(inputs), "metadata")
+    return metadata if isinstance(metadata, dict) else properties
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    kind, named = raw.get(semconv.TRACELOOP_KIND), raw.get(semconv.OPERATION_NAME)
+    kind = raw.get(semconv.TRACELOOP_KIND)
     if kind == "tool":
         return semconv.EXECUTE_TOOL
-    if named == semconv.VECTOR_DB_RETRIEVE:
+    if raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
         return semconv.RETRIEVAL
     if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
         return semconv.INVOKE_AGENT
@@ -123,8 +126,8 @@ def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
     return str(raw.get(semconv.TRACELOOP_ENTITY) or span.name)
 
 
-def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    plain = plain_of(raw, operation, metadata)
+def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    plain = plain_attributes(raw, operation, metadata)
     plain.pop(semconv.AGENT_NAME, None)  # OpenLLMetry names every chain an agent
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
@@ -145,18 +148,18 @@ def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
     """Return a span with corrected GenAI names: LangChain's model name, the conversation, and the agent."""
     attributes = span.attributes
     assert isinstance(attributes, Attributes)
-    known = {
+    corrected = {
         semconv.CONVERSATION_ID: attributes.get(semconv.CONVERSATION_ID) or conversation_of({}, metadata),
         semconv.REQUEST_MODEL: _model_name(attributes.get(semconv.REQUEST_MODEL), metadata.get("ls_model_name")),
         semconv.RESPONSE_MODEL: _model_name(attributes.get(semconv.RESPONSE_MODEL), None),
     }
     if span.operation in semconv.MODEL_OPERATIONS:
-        known[semconv.AGENT_NAME] = agent_of_model(metadata)
-    return replace(span, attributes=attributes.with_plain(known), metadata={**span.metadata, **metadata})
+        corrected[semconv.AGENT_NAME] = agent_of_model(metadata)
+    return replace(span, attributes=attributes.with_plain(corrected), metadata={**span.metadata, **metadata})
 
 
-def _model_name(written: Any, value: Any) -> Any:
-    return value if written in (None, _UNKNOWN) else written
+def _model_name(name: Any, default: Any) -> Any:
+    return default if name in (None, _UNKNOWN) else name
 
 
 def _no_content(scope: str) -> NoContent:
@@ -173,9 +176,9 @@ _STREAMED: Final = {"input": ""}
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     inputs, outputs = _value_in(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
-    ended = outputs.get("kwargs") if isinstance(outputs, dict) else None
-    if inputs == _STREAMED and isinstance(ended, dict):
-        inputs = ended.get("inputs", inputs)
+    end_event = outputs.get("kwargs") if isinstance(outputs, dict) else None
+    if inputs == _STREAMED and isinstance(end_event, dict):
+        inputs = end_event.get("inputs", inputs)
     return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _value_in(outputs, "outputs"))
 
 

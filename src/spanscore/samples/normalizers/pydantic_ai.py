@@ -11,12 +11,12 @@ from spanscore.core.codecs.text import as_text
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
-    exchanged_in,
     in_genai_names,
     json_at,
-    plain_of,
+    plain_attributes,
+    raw_attributes,
+    split_events,
     text_or_none,
-    wire_of,
 )
 
 _SCOPE: Final = "pydantic-ai"
@@ -49,9 +49,9 @@ class PydanticAI:
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span with attributes of the GenAI conventions."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         operation = _operation(span) or semconv.INVOKE_WORKFLOW
-        plain = plain_of(raw, operation, {})
+        plain = plain_attributes(raw, operation, {})
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or raw.get("agent_name")
@@ -64,7 +64,7 @@ class PydanticAI:
 
 def _operation(span: SpanData) -> str | None:
     """Return the operation of a span; None for a span that only groups others (``running 2 tools``)."""
-    raw = wire_of(span)
+    raw = raw_attributes(span)
     operation = raw.get(semconv.OPERATION_NAME)
     if isinstance(operation, str):
         return operation
@@ -77,7 +77,7 @@ def _operation(span: SpanData) -> str | None:
 
 def _agent(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's input, with the messages of earlier runs, and its output."""
-    prompts, answers = exchanged_in(json_at(raw_content, _ALL_EVENTS))
+    prompts, answers = split_events(json_at(raw_content, _ALL_EVENTS))
     messages = _messages(json_at(raw_content, _ALL)) or [*prompts, *answers]
     end = _end_of_question(messages, raw_content.get(_NEW_FROM))
     answer = text_or_none(raw_content.get(_RESULT))
@@ -98,7 +98,7 @@ def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     prompts = _messages(json_at(raw_content, semconv.INPUT_MESSAGES))
     answers = _messages(json_at(raw_content, semconv.OUTPUT_MESSAGES))
     if not prompts and not answers:
-        prompts, answers = exchanged_in(json_at(raw_content, _EVENTS))
+        prompts, answers = split_events(json_at(raw_content, _EVENTS))
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 

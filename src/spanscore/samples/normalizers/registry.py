@@ -16,28 +16,28 @@ from spanscore.core.span import CUT, Attributes, SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.samples.normalizers.genai import with_body
 
-_ROOM: Final = "spanscore.samples.normalizers"
+_PACKAGE: Final = "spanscore.samples.normalizers"
 TRANSLATIONS: Final = Registry(
     kind="translation",
     protocol=SpanNormalizer,
     example="my_pkg.translations:MyNormalizer",
     built_in={
-        "genai": f"{_ROOM}.genai:GenAINormalizer",
-        "openinference": f"{_ROOM}.openinference:OpenInference",
-        "openllmetry": f"{_ROOM}.openllmetry:OpenLLMetry",
-        "vercel_ai": f"{_ROOM}.vercel_ai:VercelAI",
-        "pydantic_ai": f"{_ROOM}.pydantic_ai:PydanticAI",
-        "google_adk": f"{_ROOM}.google_adk:GoogleADK",
-        "langfuse": f"{_ROOM}.langfuse:Langfuse",
-        "mlflow": f"{_ROOM}.mlflow:MLflow",
-        "logfire": f"{_ROOM}.logfire:Logfire",
+        "genai": f"{_PACKAGE}.genai:GenAINormalizer",
+        "openinference": f"{_PACKAGE}.openinference:OpenInference",
+        "openllmetry": f"{_PACKAGE}.openllmetry:OpenLLMetry",
+        "vercel_ai": f"{_PACKAGE}.vercel_ai:VercelAI",
+        "pydantic_ai": f"{_PACKAGE}.pydantic_ai:PydanticAI",
+        "google_adk": f"{_PACKAGE}.google_adk:GoogleADK",
+        "langfuse": f"{_PACKAGE}.langfuse:Langfuse",
+        "mlflow": f"{_PACKAGE}.mlflow:MLflow",
+        "logfire": f"{_PACKAGE}.logfire:Logfire",
     },
 )
 """Normalizers in the order in which they are asked: the first that claims a span and finds content translates it."""
 
 
-class NormalizedUnit(NamedTuple):
-    """Counts of the spans that one normalizer read, without steps.
+class NormalizerCounts(NamedTuple):
+    """The counts of spans that one normalizer translated, without steps.
 
     Attributes:
         spans: number of spans.
@@ -53,7 +53,7 @@ class NormalizedUnit(NamedTuple):
 
 
 class SpanNormalizers:
-    """Translates spans by the first normalizer that finds content on them. Owned by one thread, except ``knows``.
+    """Translates spans by the first normalizer that finds content on them. Owned by one thread, except ``names_scope``.
 
     Attributes:
         marks: byte strings in a received span that some normalizer may read.
@@ -73,15 +73,15 @@ class SpanNormalizers:
         self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
         self._prefixes = _prefixes(self._scopes)
         self._spans: Counter[str] = Counter()
-        self._without: Counter[str] = Counter()
+        self._without_content: Counter[str] = Counter()
         self._cut: Counter[str] = Counter()
-        self._remedies: dict[str, str] = {}
+        self._hints: dict[str, str] = {}
 
-    def knows(self, scope: str) -> bool:
-        """Return whether a normalizer reads the spans of an instrumentation scope. Pure, so results may be cached by scope."""
+    def names_scope(self, scope: str) -> bool:
+        """Return whether a normalizer names an instrumentation scope. Pure, so results may be cached by scope."""
         return scope in self._scopes or scope.startswith(self._prefixes)
 
-    def of_scope(self, scope: str) -> str | None:
+    def normalizer_of_scope(self, scope: str) -> str | None:
         """Return the name of the first normalizer that names an instrumentation scope; None if no normalizer names it."""
         for translation in self._translations:
             if scope in translation.scopes or scope.startswith(_prefixes(translation.scopes)):
@@ -93,8 +93,9 @@ class SpanNormalizers:
 
         A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps only its operation.
         """
-        # An evaluation is never evaluated, even with the marks of another writer.
-        pair = None if span.scope in semconv.EVALUATOR_SCOPES else self._translate_span(span)
+        if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated
+            return None
+        pair = self._translate_span(span)
         if pair is None:
             return None
         translation, translated = pair
@@ -105,53 +106,52 @@ class SpanNormalizers:
             self._count(translation.name, translated)
         return translated if self.keeps_tools else _without_tools(translated)
 
-    def reads(self, span: SpanData) -> str | None:
+    def normalizer_of(self, span: SpanData) -> str | None:
         """Return the name of the normalizer that ``translate`` uses for a span; None if no normalizer claims it."""
         translated = self._translate_span(span)
         return None if translated is None else translated[0].name
 
     def _translate_span(self, span: SpanData) -> tuple[SpanNormalizer, SpanData] | None:
         """Return the first normalizer that finds content, or the last that claims the span, with its result."""
-        translated: tuple[SpanNormalizer, SpanData] | None = None
+        pair: tuple[SpanNormalizer, SpanData] | None = None
         for translation in self._translations:
             if translation.accepts(span):
-                translated = translation, translation.normalize(span)
-                if translated[1].no_content is None:
-                    break
-        if translated is not None and translated[1].no_content is not None and span.events:
-            return translated[0], with_body(translated[1], span.events)
-        return translated
+                translated = translation.normalize(span)
+                if translated.no_content is None:
+                    return translation, translated
+                pair = translation, translated
+        return None if pair is None else (pair[0], with_body(pair[1], span.events))
 
     def _count(self, name: str, span: SpanData) -> None:
-        lacking = span.no_content
-        if lacking is not None and lacking is not CUT:
-            self._without[name] += 1
-            self._remedies[name] = lacking.hint
+        no_content = span.no_content
+        if no_content is not None and no_content is not CUT:
+            self._without_content[name] += 1
+            self._hints[name] = no_content.hint
         if span.attributes.get(semconv.CONTENT_CUT):
             self._cut[name] += 1
         self._spans[name] += 1
 
-    def counted(self) -> Mapping[str, NormalizedUnit]:
+    def counted(self) -> Mapping[str, NormalizerCounts]:
         """Return the counts of each normalizer that read a span. Thread-safe."""
         return {
-            name: NormalizedUnit(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
+            name: NormalizerCounts(spans, self._without_content[name], self._hints.get(name, ""), self._cut[name])
             for name, spans in self._spans.copy().items()
         }
 
     def notes(self) -> list[str]:
-        """Return the notes for ``status()`` on normalizers whose spans lack content, with advice. Thread-safe."""
+        """Return the notes for ``status()`` on missing and cut content, with advice. Thread-safe."""
         counted = self.counted().items()
-        silent = [
-            f"no span of {name} has content ({count.spans:,} read): {count.hint}"
-            for name, count in counted
-            if count.without_content == count.spans
+        missing = [
+            f"no span of {name} has content ({counts.spans:,} read): {counts.hint}"
+            for name, counts in counted
+            if counts.without_content == counts.spans
         ]
         cut = [
-            f"content of {count.cut:,} of {count.spans:,} spans of {name} was {CUT.reason}: {CUT.hint}"
-            for name, count in counted
-            if count.cut
+            f"content of {counts.cut:,} of {counts.spans:,} spans of {name} was {CUT.reason}: {CUT.hint}"
+            for name, counts in counted
+            if counts.cut
         ]
-        return silent + cut
+        return missing + cut
 
 
 def _without_tools(span: SpanData) -> SpanData:

@@ -13,10 +13,10 @@ from spanscore.samples.normalizers.building import (
     Render,
     in_genai_names,
     json_at,
-    plain_of,
-    renamed,
+    plain_attributes,
+    raw_attributes,
+    rename_attributes,
     tool_content,
-    wire_of,
 )
 
 CALL: Final = "ai.operationId"
@@ -55,15 +55,17 @@ class VercelAI:
 
     def accepts(self, span: SpanData) -> bool:
         """Return whether the span has an operation of the SDK."""
-        return isinstance(wire_of(span).get(CALL), str)
+        return isinstance(raw_attributes(span).get(CALL), str)
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
-        raw = wire_of(span)
+        raw = raw_attributes(span)
         operation = operation_of(str(raw[CALL]))
         metadata = attributes_under(_METADATA, raw)
         conversation = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
-        plain = renamed(raw, _RENAMED) | plain_of(raw, operation, {**metadata, "session_id": conversation})
+        plain = rename_attributes(raw, _RENAMED) | plain_attributes(
+            raw, operation, {**metadata, "session_id": conversation}
+        )
         if operation == semconv.EXECUTE_TOOL:
             plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
         elif operation == semconv.INVOKE_WORKFLOW:
@@ -89,12 +91,12 @@ def _run(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(prompt, dict):
         prompt = prompt.get("messages") or prompt.get("prompt")
     prompts = [text_message(USER, prompt)] if isinstance(prompt, str) else _messages(prompt)
-    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: _said(raw_content)}
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: _answer(raw_content)}
 
 
 def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     prompts = _messages(json_at(raw_content, _MESSAGES))
-    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: _said(raw_content)}
+    return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: _answer(raw_content)}
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {
@@ -103,13 +105,13 @@ _RENDERERS: Final[Mapping[str, Render]] = {
 }
 
 
-def _said(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _answer(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the answer as one message: reasoning, text (or an object's JSON) and calls; None without an answer."""
     text = next((raw_content[name] for name in _TEXT if name in raw_content), None)
     thought = raw_content.get(_REASONING)
     reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
-    said = [*reasoning, *parts_of(text), *_calls(raw_content)]
-    return [{"role": ASSISTANT, "parts": said}] if said or text is not None else None
+    answer_parts = [*reasoning, *parts_of(text), *_calls(raw_content)]
+    return [{"role": ASSISTANT, "parts_of": answer_parts}] if answer_parts or text is not None else None
 
 
 def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -120,7 +122,7 @@ def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _messages(value: Any) -> list[dict[str, Any]]:
     listed = value if isinstance(value, list) else []
-    return [message for one in listed if isinstance(one, dict) for message in _message(one)]
+    return [message for item in listed if isinstance(item, dict) for message in _message(item)]
 
 
 def _message(values: Mapping[str, Any]) -> list[dict[str, Any]]:
