@@ -1,4 +1,4 @@
-"""``MemoryQueue``, a bounded queue of jobs in memory; and the registry of queues, which has a line for each kind of queue."""
+"""``MemoryQueue``, a bounded queue of jobs in memory; and the registry of queues, by which ``limits.job_queue`` names one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spanscore.protocols import Queue
 
 
 class MemoryQueue:
-    """A bounded queue: a place is reserved before the work of making a job (policy ``reject_new``).
+    """A bounded queue. A place is reserved before a job is made; a full queue rejects new units.
 
     Args:
         capacity: maximum number of units with a reserved place, waiting or being scored; a crash can lose them.
@@ -58,16 +58,16 @@ class MemoryQueue:
         return await self._jobs.get()
 
     def ack(self, job: Job) -> None:
-        """Release the place of a job that is done."""
+        """Release the place of a job that has ended."""
         self.cancel(job.size_bytes)
 
     def close(self) -> list[Job]:
         """Return the jobs that no worker took, and release their places. Call on the loop thread."""
-        left = []
+        jobs = []
         while not self._jobs.empty():
-            left.append(self._jobs.get_nowait())
-            self.ack(left[-1])
-        return left
+            jobs.append(self._jobs.get_nowait())
+            self.ack(jobs[-1])
+        return jobs
 
 
 _BUILT_IN = {"memory": "spanscore.pipeline.queues:MemoryQueue"}
