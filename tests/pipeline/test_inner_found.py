@@ -9,7 +9,7 @@ import pytest
 from spanscore import semconv
 from spanscore.core.span import InnerGroup, Unit
 from spanscore.pipeline.inner import find_inner_units
-from spanscore.pipeline.tracker import AccountQuotas
+from spanscore.pipeline.queues import AccountQuotas
 from spanscore.testing import make_span, make_unit
 
 RETRIEVER, TOOL, SEARCH = InnerGroup("retriever"), InnerGroup("tool"), InnerGroup("tool", "search")

@@ -18,10 +18,10 @@ from spanscore.pipeline import tracker
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions
-from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.queues import AccountQuotas, MemoryQueue
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
-from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
+from spanscore.pipeline.tracker import UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
 QUOTAS = {"one": "a", "other": "b", "third": "b"}

@@ -27,10 +27,10 @@ from spanscore.core.span import SamplingContext, SessionEnd, SpanData, Unit, Uni
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.ledger import Notes, log_failures
 from spanscore.pipeline.population import Population
+from spanscore.pipeline.queues import AccountQuotas
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.session_turns import OpenSession, PastSessions, Turn
 from spanscore.pipeline.sizes import size_bytes_of
-from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.protocols import Queue
 
 _NONE: Final[Set[str]] = frozenset()
@@ -89,8 +89,8 @@ class SessionIds:
             self._open.pop(session_id, None)
 
 
-_MAX_PAST: Final = 100_000
-"""Minimum number of remembered ended sessions: 19 MB at most."""
+_REMEMBERED_SESSIONS: Final = 100_000
+"""Number of remembered ended sessions, 19 MB at most; up to an eighth more."""
 _WHY_REPLICAS: Final = "turns go to several replicas: only end_session or max_turns ends a whole conversation"
 _WHY_NO_HISTORY: Final = "turns go to several replicas, and the last one here did not contain the whole conversation"
 _WHY_TOO_LONG: Final = (
@@ -176,7 +176,7 @@ class SessionTable:
         self.bytes = 0
         self.why_shared = ""
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
-        self._past = PastSessions(_MAX_PAST)
+        self._past = PastSessions(_REMEMBERED_SESSIONS)
         # stream (`Turn.stream`; None = every stream) → time until which other processes may have read it, ns since the epoch
         self._read_elsewhere_ns: dict[Hashable, int] = {}
         self._has_history: dict[str, bool] = {}  # root's name → whether its turns contain the whole history
@@ -594,7 +594,7 @@ class SessionPipeline(Population):
         return sampled
 
     def _metrics_here(self, session_id: str) -> Collection[str]:
-        """Return the metrics that score a conversation, without those that another scorer of the process scores."""
+        """Return the metrics that score a conversation, without the metrics of another scorer of the process."""
         elsewhere = self.ids.metrics_elsewhere.get(session_id, ())
         return [name for name in self.metrics if name not in elsewhere] if elsewhere else self.metrics
 

@@ -40,12 +40,12 @@ from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.judge_check import JudgeCheckRuns, judge_check_runs, redact_for_judges
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions, ScoreSource, unit_of
-from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.queues import AccountQuotas, MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
 from spanscore.pipeline.sessions import SessionBounds, SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import HOLD_ROOT_S, HOLD_S, ExportPace, SpanBuffer
-from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
+from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
 from spanscore.samples.redaction import redacted
 from spanscore.wiring.accounts import (
@@ -633,7 +633,7 @@ class Pipeline:
         return _ATTRIBUTES_PER_SCORE * len(self.of_units) if self.settings.outputs.span else 0
 
     def _possible_turns(self, conversation_id: str | None) -> set[UnitKey]:
-        """Return the ended units without samples; only those that may be of one conversation, if its id is given."""
+        """Return the ended units without samples: all, or the units that may be turns of the conversation."""
         ended = (receiver.in_flight() for receiver in self.receivers)
         return {*self.assembler.waiting(), *self.sample_observers.making(conversation_id)}.union(*ended)
 
