@@ -31,7 +31,7 @@ from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import ns_since_1970, text_of, uuid_of, value_of
-from spanscore.wiring.lifecycle import EXIT_TIMEOUT_S, Holder, Lifecycle, export_held_spans
+from spanscore.wiring.lifecycle import EXIT_TIMEOUT_S, Lifecycle, LifetimeToken, export_held_spans
 from spanscore.wiring.outputs import spans_file_of
 from spanscore.wiring.receiver_set import ReceiverSet
 
@@ -134,11 +134,11 @@ class OnlineScorer:
             )
         spans_file = spans_file_of(settings)
         providers = Providers(tracer_provider, meter_provider, logger_provider, service_name, spans_file)
-        self._line = Pipeline(metrics, settings, providers)
-        self._life = Lifecycle(self._line)
-        self._holder = Holder()
-        finalize(self._holder, self._life.end_when_idle).atexit = False
-        self._receivers = ReceiverSet(self._line, self._life, self._holder)
+        self._pipeline = Pipeline(metrics, settings, providers)
+        self._lifecycle = Lifecycle(self._pipeline)
+        self._lifetime = LifetimeToken()
+        finalize(self._lifetime, self._lifecycle.end_when_idle).atexit = False
+        self._receivers = ReceiverSet(self._pipeline, self._lifecycle, self._lifetime)
         self._reloader: Reloader | None = None
         providers.warm_up()
 
@@ -163,17 +163,14 @@ class OnlineScorer:
 
     @classmethod
     def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
-        """Make a scorer like ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request
-        on.
-        """
-
+        """Make a scorer like ``from_config``. With a text in ``unready``, ``/readyz`` answers 503 with it from the start."""
         from spanscore.wiring.from_config import make_from_file
         from spanscore.wiring.reloading import ConfigFile, Reloader
 
-        file = ConfigFile(path)  # first: a change after this is not missed
+        file = ConfigFile(path)  # before the file is read: any later change is detected
         scorer, settings = make_from_file(path, overrides, cls)
-        scorer._life.page.unready = unready
-        scorer._reloader = Reloader(file, dict(overrides), settings, scorer._line, ref(scorer._receivers))
+        scorer._lifecycle.page.unready = unready
+        scorer._reloader = Reloader(file, dict(overrides), settings, scorer._pipeline, ref(scorer._receivers))
         if (served := settings.serve_metrics) is not None:
             try:
                 scorer.serve_metrics(served.port, served.host)
@@ -200,11 +197,12 @@ class OnlineScorer:
         that was shut down or replaced cannot be installed again, which is logged.
         """
         installation = self._receivers.installation
-        if self._line.closed or (installation is not None and installation.notes()):
+        if self._pipeline.closed or (installation is not None and installation.notes()):
             log_once(
-                "closed scorer", f"install() of {self._line.name} has no effect: the scorer was shut down or replaced"
+                "closed scorer",
+                f"install() of {self._pipeline.name} has no effect: the scorer was shut down or replaced",
             )
-        elif self._line.settings.capture.enabled:
+        elif self._pipeline.settings.capture.enabled:
             self._receivers.callback().install()
 
     def uninstall(self) -> None:
@@ -275,7 +273,7 @@ class OnlineScorer:
             ValueError: an id, the name, the value or the time is invalid, or the unit is unknown without ``span_id``; the
                 message lists the allowed values.
         """
-        if self._life.closing.begun:
+        if self._lifecycle.closing.begun:
             return False
         human_label = Annotation(
             name=text_of("name", name),
@@ -286,8 +284,8 @@ class OnlineScorer:
             unit=self._receivers.unit_of(trace_id, span_id, key),
             key=None if key is None else text_of("key", key),
         )
-        self._life.ready()
-        return self._line.annotation_writer.take(human_label)
+        self._lifecycle.ready()
+        return self._pipeline.annotation_writer.take(human_label)
 
     def end_session(self, session_id: str) -> bool:
         """End a conversation. Session metrics score it when its ended turns have arrived. Thread-safe; does not block.
@@ -295,23 +293,27 @@ class OnlineScorer:
         Its runs that have not ended yet are turns of the next conversation of this id.
 
         Returns:
-            Whether a conversation of this id was open. False if the id is unknown or has ended, the scorer is shut down, or no
-            metric scores conversations. Also False if it was forgotten: beyond ten times ``Sessions.max_open``, the oldest is
-            dropped. The id of spans of other instrumentations becomes known a moment after their end.
+            Whether a conversation of this id was open. False if
+
+            - the id is unknown or its conversation has ended; an id of other instrumentations' spans is known a moment after
+              their end;
+            - the id was forgotten: the oldest ids are, beyond ten times ``Sessions.max_open``;
+            - the scorer is shut down, or no metric scores conversations.
 
         Raises:
             TypeError: the id is not a text, or empty.
         """
         session = checked_session(session_id)
-        return not self._life.closing.begun and self._line.sessions.end(session)
+        return not self._lifecycle.closing.begun and self._pipeline.sessions.end(session)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, otherwise ``[]``.
 
         Per metric, an entry has:
 
-        - its own rate (``base``), the rates of the rules that matched, and the rule that won;
-        - R (``randomness``), the threshold T that it met, the T of the probability (hex digits), and upstream's probability;
+        - its own rate (``base``), the rates of the rules that matched, and the rule that applied;
+        - R (``randomness``), the T that R was compared with (``threshold_met``), the T of the probability (``threshold``), in
+          hex digits, and the head sampler's share (``head_sampling_rate``);
         - the outcome, None until it is known, and the ``reason`` for an outcome without a score, None if there is nothing to
           add.
 
@@ -325,7 +327,7 @@ class OnlineScorer:
         """
         from spanscore.wiring.explained import recent_explained  # imported on first use
 
-        return recent_explained(self._line, trace_id)
+        return recent_explained(self._pipeline, trace_id)
 
     def preview(
         self,
@@ -360,7 +362,7 @@ class OnlineScorer:
         """
         from spanscore.wiring.preview import recent_preview  # imported on first use
 
-        return recent_preview(self._line, rules, rate, rates)
+        return recent_preview(self._pipeline, rules, rate, rates)
 
     def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
         """Serve the instruments to Prometheus until the scorer is shut down, with exemplars that lead to the scored traces.
@@ -381,12 +383,12 @@ class OnlineScorer:
             ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down, or has no instruments.
         """
         models = self._receivers.models
-        return self._life.page.serve([] if models is None else [models], port=port, host=host)
+        return self._lifecycle.page.serve([] if models is None else [models], port=port, host=host)
 
     @property
     def metrics_endpoint(self) -> ScrapeEndpoint | None:
         """The page that ``serve_metrics`` serves; None if it does not serve."""
-        return self._life.page.endpoint
+        return self._lifecycle.page.endpoint
 
     def reload(self, path: str | Path | None = None) -> Reload:
         """Read the configuration file again, and apply changed rates, rules, metrics, judges, budgets and alerts. Blocks.
@@ -406,15 +408,15 @@ class OnlineScorer:
             raise ConfigurationError(
                 "reload() reads a file again, and this scorer has none: make it by OnlineScorer.from_config(path)"
             )
-        if self._life.closing.begun:
+        if self._lifecycle.closing.begun:
             raise ConfigurationError("the scorer is shut down, so reload() has no effect: make another scorer")
         return self._reloader.reload(path)
 
     def start_workers(self) -> None:
         """Start to score jobs of other processes from a spool, before this process has a unit."""
-        if not self._life.closing.begun:
-            self._life.ready()
-            self._line.engine.begin()
+        if not self._lifecycle.closing.begun:
+            self._lifecycle.ready()
+            self._pipeline.engine.begin()
 
     def submit(self, item: Sample, /, *, apply_sampling: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or else on a new span. Does not block.
@@ -430,9 +432,9 @@ class OnlineScorer:
             The trace id, 32 hex digits; None if the sample was rejected (counted as ``event_queue_full`` or
             ``trace_not_sampled``).
         """
-        if self._life.closing.begun:
+        if self._lifecycle.closing.begun:
             return None
-        self._life.ready()
+        self._lifecycle.ready()
         return self._receivers.submitted.submit(item, sampled=apply_sampling)
 
     def status(self) -> Status:
@@ -440,7 +442,7 @@ class OnlineScorer:
         from spanscore.wiring.status import status_of  # imported on first use
 
         return status_of(
-            self._line, self._receivers, self._life, None if self._reloader is None else self._reloader.state
+            self._pipeline, self._receivers, self._lifecycle, None if self._reloader is None else self._reloader.state
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -454,15 +456,15 @@ class OnlineScorer:
             export to the default endpoint, if it was not configured, is ignored if ``spans_to`` has the spans, and for metrics
             that are scraped.
         """
-        return self._life.flush(timeout)
+        return self._lifecycle.flush(timeout)
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
         """Export the held spans, finish open evaluations, and settle unfinished ones as ``shutdown``. Blocks for at most
         ``timeout`` seconds.
 
-        Running roots end here as ``abandoned`` and are not scored, because a later end could be lost and would find the
-        exporter closed. Only spanscore's own providers are shut down. A second call, even on another thread, waits for the
-        first call and returns its result.
+        Running roots end here as ``abandoned`` and are not scored, because the exporter would be closed at their end. Only
+        spanscore's own providers are shut down. A second call, even on another thread, waits for the first call and returns its
+        result.
 
         Remaining threads are daemons and delay no exit: ``spanscore-loop``, one for all scorers of the process, and
         ``spanscore-judge-…``. Each ends after 30 idle seconds. A metric or hook that hangs keeps its thread.
@@ -471,12 +473,12 @@ class OnlineScorer:
             Whether every ended unit was scored and exported.
         """
         self.uninstall()
-        return self._life.shutdown(timeout)
+        return self._lifecycle.shutdown(timeout)
 
     def export_held_spans(self, timeout: float = 2.0) -> None:
         """Export the spans that wait for their scores now, as ``pending``. Blocks for ``timeout`` seconds at most."""
-        if not self._life.closing.begun:
-            export_held_spans(self._line, self._external_spans.finish_ended, timeout)
+        if not self._lifecycle.closing.begun:
+            export_held_spans(self._pipeline, self._external_spans.finish_ended, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -489,7 +491,7 @@ class OnlineScorer:
 
 def pipeline_of(scorer: OnlineScorer) -> Pipeline:
     """Return the parts of a scorer, for sources of units and for tests of parts. Not public; may change without notice."""
-    return scorer._line
+    return scorer._pipeline
 
 
 def reloader_of(scorer: OnlineScorer) -> Reloader | None:

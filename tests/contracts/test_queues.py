@@ -19,7 +19,7 @@ from spanscore.testing import DurableQueueContract, QueueContract
 
 MADE: dict[type, Callable[[Path], Queue]] = {
     MemoryQueue: lambda _: MemoryQueue(capacity=4, max_bytes=1_000),
-    SpoolQueue: lambda folder: SpoolQueue(SpoolFile(folder / "spool.db"), in_memory=4, passing=4),
+    SpoolQueue: lambda folder: SpoolQueue(SpoolFile(folder / "spool.db"), in_memory=4, max_in_transit=4),
 }
 """How each is made."""
 

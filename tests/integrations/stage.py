@@ -179,7 +179,7 @@ def staged(
         )
         receivers_of(scorer).otlp_spans(Units())  # it has instruments of its own
         pipeline_of(scorer).telemetry.gauges.update(OF_A_WORKER)
-        pipeline_of(scorer).points_beside = lambda: LAG
+        pipeline_of(scorer).source_points = lambda: LAG
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
             stack.callback(end)
         config = scrape_config(scorer.serve_metrics(0))

@@ -155,7 +155,7 @@ def test_what_is_lost_is_reported_by_its_weight_and_its_square(memory: Memory) -
     Telemetry(memory.providers.meter(), ledger)
     for number in (1, 2):
         ledger.enter(UnitKey(1, number))
-        ledger.choose(UnitKey(1, number), {"faithfulness": Decision(True, 0.1, 0)})
+        ledger.record_probabilities(UnitKey(1, number), {"faithfulness": Decision(True, 0.1, 0)})
         ledger.settle(UnitKey(1, number), "faithfulness", Outcome.JUDGE_ERROR)
 
     assert memory.values("spanscore.missing.weight") == {key(name="faithfulness", outcome="judge_error"): 20}

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore.core.span import UnitKey
-from spanscore.pipeline.tracker import AccountQuotas
+from spanscore.pipeline.queues import AccountQuotas
 
 
 def key(n):

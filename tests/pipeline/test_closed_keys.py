@@ -11,8 +11,8 @@ def test_a_unit_is_remembered_by_its_trace_and_its_root():
     closed = ClosedKeys(10)
     closed.add(key(1), b"root")
 
-    assert (closed.knows(key(1)), closed.has(key(1), b"root")) == (True, True)
-    assert (closed.has(key(1), b"else"), closed.has(key(2), b"root"), closed.knows(key(2))) == (False, False, False)
+    assert (closed.has_trace(key(1)), closed.has(key(1), b"root")) == (True, True)
+    assert (closed.has(key(1), b"else"), closed.has(key(2), b"root"), closed.has_trace(key(2))) == (False, False, False)
 
 
 def test_a_trace_may_have_many_units():
@@ -51,4 +51,4 @@ def test_what_is_taken_back_is_no_longer_remembered_but_its_trace_is():
         closed.add(key(1), root)
         closed.discard(key(1), root)
 
-        assert (closed.has(key(1), root), closed.knows(key(1))) == (False, True)
+        assert (closed.has(key(1), root), closed.has_trace(key(1))) == (False, True)

@@ -9,26 +9,26 @@ import pytest
 from spanscore.config import Rule, RuleCondition
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
-from spanscore.pipeline.decisions import UnitBooks
+from spanscore.pipeline.decisions import UnitDecider
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
 
 UNIT = UnitKey(1, 2)
 
 
-def decisions(kept: int = 1_000, **more: Any) -> UnitBooks:
-    return UnitBooks(
+def decisions(kept: int = 1_000, **more: Any) -> UnitDecider:
+    return UnitDecider(
         ["one", "other"], RateSampler({"one": 1.0, "other": 0.0}, **more), Ledger(["one", "other"]), kept=kept
     )
 
 
-def closed(of: UnitBooks, unit: UnitKey = UNIT, **known: Any) -> Any:
+def closed(of: UnitDecider, unit: UnitKey = UNIT, **known: Any) -> Any:
     """Let a unit enter and close; return its decisions."""
     of.ledger.enter(unit)
-    return of.first(SamplingContext(unit, status="ok", **known))
+    return of.decide_first(SamplingContext(unit, status="ok", **known))
 
 
-def outcomes(of: UnitBooks, trace_id: int = 1) -> list[dict[str, str]]:
+def outcomes(of: UnitDecider, trace_id: int = 1) -> list[dict[str, str]]:
     return [
         {name: explained["outcome"] for name, explained in unit["metrics"].items()} for unit in of.explain(trace_id)
     ]
@@ -67,7 +67,7 @@ def test_a_unit_that_was_never_decided_on_has_its_outcome_alone() -> None:
     remembering = decisions()
     remembering.ledger.enter(UNIT)
 
-    remembering.lost(SamplingContext(UNIT), Outcome.INCOMPLETE)
+    remembering.settle_lost(SamplingContext(UNIT), Outcome.INCOMPLETE)
 
     ((explained, *_),) = [unit["metrics"].values() for unit in remembering.explain(1)]
     assert explained["outcome"] == "incomplete"
@@ -79,7 +79,7 @@ def test_a_unit_that_was_skipped_is_explained_by_what_was_known_of_it(rules: tup
     remembering = decisions(rules=rules)
     remembering.ledger.enter(UNIT)
 
-    remembering.skipped(SamplingContext(UNIT, status="ok", duration_ns=2_000_000_000))
+    remembering.settle_unsampled(SamplingContext(UNIT, status="ok", duration_ns=2_000_000_000))
 
     (unit,) = remembering.explain(1)
     assert unit["metrics"]["other"]["rates"] == {"base": 0.0, **{rule.name: rule.rate for rule in rules}}

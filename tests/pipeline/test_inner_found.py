@@ -9,7 +9,7 @@ import pytest
 from spanscore import semconv
 from spanscore.core.span import InnerGroup, Unit
 from spanscore.pipeline.inner import find_inner_units
-from spanscore.pipeline.tracker import AccountQuotas
+from spanscore.pipeline.queues import AccountQuotas
 from spanscore.testing import make_span, make_unit
 
 RETRIEVER, TOOL, SEARCH = InnerGroup("retriever"), InnerGroup("tool"), InnerGroup("tool", "search")
@@ -91,17 +91,17 @@ def test_room_is_left_for_the_inner_units_of_the_next_units():
     quotas = AccountQuotas({"m": None}, capacity=lambda: 320)
     before = quotas.room()
 
-    quotas.note_inner(9)
+    quotas.record_inner(9)
 
     assert (before, quotas.room()) == (20, 2)
     for _ in range(100):
-        quotas.note_inner(0)
+        quotas.record_inner(0)
     assert quotas.room() == 20
 
 
 def test_a_unit_with_more_inner_units_than_places_is_let_in_alone():
     quotas = AccountQuotas({"m": None}, capacity=lambda: 10)
 
-    quotas.note_inner(100)
+    quotas.record_inner(100)
 
     assert quotas.room() == 1

@@ -90,7 +90,7 @@ def test_every_lost_unit_adds_its_weight_once():
     ledger.record_rejected(Outcome.EVENT_QUEUE_FULL)
     for number, outcome in enumerate([Outcome.SCORED, Outcome.QUEUE_FULL, Outcome.NOT_SAMPLED, Outcome.INCOMPLETE]):
         ledger.enter(UnitKey(1, number))
-        ledger.choose(UnitKey(1, number), {"a": Decision(True, 0.25, 0)})
+        ledger.record_probabilities(UnitKey(1, number), {"a": Decision(True, 0.25, 0)})
         ledger.settle(UnitKey(1, number), "a", outcome)
         ledger.settle(UnitKey(1, number), "a", Outcome.SHUTDOWN)  # it has ended
         ledger.settle_all(UnitKey(1, number), outcome)

@@ -26,9 +26,9 @@ def test_the_last_units_are_kept_however_they_closed() -> None:
     units = recent(kept=3)
 
     for number in range(4):
-        units.followed(facts(number))
-    units.skipped(facts(4))
-    units.excluded(facts(5))
+        units.add_recorded(facts(number))
+    units.add_unrecorded(facts(4))
+    units.add_excluded(facts(5))
 
     assert [unit.facts.key.trace_id for unit in units.units()] == [3, 4, 5]
 
@@ -36,7 +36,7 @@ def test_the_last_units_are_kept_however_they_closed() -> None:
 def test_of_metadata_the_listed_small_ones_are_kept() -> None:
     units = recent("tier", "level")
 
-    units.followed(facts(metadata={"tier": "gold", "secret": "a password", "level": 3}))
+    units.add_recorded(facts(metadata={"tier": "gold", "secret": "a password", "level": 3}))
 
     assert units.units() == [RecentUnit(facts(metadata={"tier": "gold", "level": 3}), NOW_NS)]
 
@@ -45,7 +45,7 @@ def test_a_listed_value_that_may_be_large_makes_the_metadata_unknown_and_is_not_
     units = recent("tier")
 
     for value in (["gold"], "x" * 201, object()):
-        kept = units.skipped(facts(metadata={"tier": value}))
+        kept = units.add_unrecorded(facts(metadata={"tier": value}))
         assert kept.metadata == {}  # no rule is reported to have matched by it
 
     assert [unit.facts.metadata for unit in units.units()] == [None, None, None]
@@ -54,7 +54,7 @@ def test_a_listed_value_that_may_be_large_makes_the_metadata_unknown_and_is_not_
 def test_of_a_unit_that_was_not_followed_nothing_below_its_root_is_known() -> None:
     units = recent()
 
-    units.skipped(facts())
+    units.add_unrecorded(facts())
 
     (unit,) = units.units()
     assert (unit.facts.tool_calls, unit.facts.models, unit.facts.scores) == (None, None, None)
@@ -65,7 +65,7 @@ def test_of_a_unit_that_was_left_out_when_it_began_no_time_is_known() -> None:
     units = recent()
     known = SamplingContext(UnitKey(1, 1), is_trace_root=True)
 
-    units.excluded(known)
+    units.add_excluded(known)
 
     assert units.units() == [RecentUnit(known, None)]
 
@@ -76,7 +76,7 @@ def test_a_thousand_units_take_half_a_megabyte_whatever_their_metadata_hold() ->
     try:
         for number in range(2_000):
             metadata = {"tier": f"tier {number}", "document": f"{number}" * 10_000}
-            units.followed(facts(number, metadata=metadata, models={"gpt-x"}))
+            units.add_recorded(facts(number, metadata=metadata, models={"gpt-x"}))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -36,7 +36,7 @@ class Revised:
             ledger=self.ledger,
             queue=MemoryQueue(capacity=8),
             with_room=lambda names: names,
-            handover=self._take,
+            dispatch=self._take,
             hold=SpanBuffer(ExportPace(flushed), max_units=4),
             sink=MemorySink(),
         )

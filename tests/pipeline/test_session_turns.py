@@ -69,7 +69,7 @@ def test_a_shortened_history_that_begins_with_what_was_said_before_is_not_taken_
     turns = [alone(*["ok", "fine"]), alone("q2", "a2"), alone("ok", "fine"), thread(*talk("ok", "fine", "q4", "a4"))]
 
     assert texts(*turns) == "ok fine q2 a2 ok fine q4 a4"
-    assert not gathered(*turns)[-1].brought
+    assert not gathered(*turns)[-1].has_history
 
 
 def test_a_turn_brings_its_calls_of_tools():
@@ -82,7 +82,7 @@ def test_calls_that_the_history_is_without_are_kept():
     turns = [thread(ASKED, CALLS, FOUND, ANSWERED), thread(ASKED, ANSWERED, *talk("q2", "a2"))]
 
     assert conversation(*turns) == [ASKED, CALLS, FOUND, ANSWERED, *talk("q2", "a2")]
-    assert gathered(*turns)[-1].brought
+    assert gathered(*turns)[-1].has_history
 
 
 def test_texts_that_only_the_history_shows_are_taken_from_it():

@@ -62,11 +62,11 @@ def test_on_overflow_the_oldest_is_the_first_to_leave():
     room = hold(max_units=2)
     for n in range(1, 3):
         room.hold_root(key(n), Leaves(n, []), 10 * S)
-    assert room.superfluous() is None
+    assert room.oldest_over_bound() is None
 
     room.hold_root(key(3), Leaves(3, []), 10 * S)
 
-    assert room.superfluous() == key(1)
+    assert room.oldest_over_bound() == key(1)
 
 
 def test_bytes_are_bounded():
@@ -74,7 +74,7 @@ def test_bytes_are_bounded():
     room.hold_root(key(1), Leaves("a", [], size=80), 10 * S)
     room.hold_root(key(2), Leaves("b", [], size=80), 10 * S)
 
-    assert room.superfluous() == key(1)
+    assert room.oldest_over_bound() == key(1)
 
 
 def test_a_unit_that_runs_long_lets_its_finished_children_go():

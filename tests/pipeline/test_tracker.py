@@ -18,10 +18,10 @@ from spanscore.pipeline import tracker
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions
-from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.queues import AccountQuotas, MemoryQueue
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
-from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
+from spanscore.pipeline.tracker import UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
 QUOTAS = {"one": "a", "other": "b", "third": "b"}
@@ -62,14 +62,14 @@ class World:
             ledger=Ledger(QUOTAS),
             queue=self.queue,
             with_room=self.account_quotas.with_room,
-            handover=self.take,
+            dispatch=self.take,
             hold=self.hold,
             sink=self.sink,
         )
         self.units = UnitTracker(
             [*QUOTAS],
             revisions=revisions,
-            keeping=SampleObservers(self.queue),
+            sample_observers=SampleObservers(self.queue),
             ledger=self.ledger,
             assembler=Assembler(),
             sampler=self,
@@ -77,8 +77,8 @@ class World:
             account_quotas=self.account_quotas,
             hold=self.hold,
             sink=self.sink,
-            handover=self.take,
-            hand_rest=self.take_rest,
+            dispatch=self.take,
+            dispatch_rest=self.take_rest,
         )
 
     def decide(self, facts, metric):

@@ -121,7 +121,7 @@ def test_an_incomplete_unit_has_incomplete_inner_units() -> None:
 
         assert totals(scorer) == {Outcome.INCOMPLETE: 3}
         assert scorer.status().outcomes["polite"] == {Outcome.INCOMPLETE: 1}
-        assert line.units.inner_books.keys()
+        assert line.units.inner_deciders.keys()
         assert books_hold(scorer)
 
 

@@ -30,7 +30,7 @@ class Wanting:
 
 def keeping(scorer: Any, *, wanted: bool = True) -> Wanting:
     keeper = Wanting(wanted=wanted)
-    pipeline_of(scorer).keeping.observers.append(keeper)
+    pipeline_of(scorer).sample_observers.observers.append(keeper)
     return keeper
 
 

@@ -178,11 +178,11 @@ def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_even
 def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() -> None:
     with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _trace):
         sessions = pipeline_of(scorer).sessions
-        handover, sessions.handover = sessions.handover, [].index  # raises
+        dispatch, sessions.dispatch = sessions.dispatch, [].index  # raises
         talk(scorer, "a", 1)
         scorer.end_session("a")
         assert scorer.flush(10)
-        sessions.handover = handover
+        sessions.dispatch = dispatch
         talk(scorer, "b", 1)
         scorer.end_session("b")
         assert scorer.flush(10)

@@ -63,8 +63,8 @@ def test_a_flush_looks_at_all_units_only_when_the_last_it_waits_for_is_out(monke
     monkeypatch.setattr(SpanThread, "alive", True)  # the test is the span thread
     with a_line() as (scorer, _), ThreadPoolExecutor(2) as pool:
         thread, units, looks = pipeline_of(scorer).span_thread, pipeline_of(scorer).units, []
-        waited_for, units.tick = units.waited_for, lambda now_ns: None
-        units.waited_for = lambda: (looks.append(len(units.hold.in_flight)), waited_for())[1]
+        waited_for, units.tick = units.unexported_units, lambda now_ns: None
+        units.unexported_units = lambda: (looks.append(len(units.hold.in_flight)), waited_for())[1]
         keys, flushes = [UnitKey(1, number) for number in range(1, 101)], []
         for part in (keys[:50], keys[50:]):
             units.hold.in_flight.update(dict.fromkeys(part))

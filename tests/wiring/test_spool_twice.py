@@ -77,7 +77,7 @@ def test_a_unit_that_comes_again_before_it_is_begun_from_the_spool_has_its_score
     with a_line(spool=Spool(path=path), outputs=Outputs(sinks=[sink])) as (worker, _):
         units, thread = pipeline_of(worker).units, pipeline_of(worker).span_thread
         worker.start_workers()
-        thread.call(lambda: (units.unit_complete(unit, {}, thread.now_ns()), units.take_over(job_of(job))), 5)
+        thread.call(lambda: (units.unit_complete(unit, {}, thread.now_ns()), units.accept_job(job_of(job))), 5)
         until("the row to be deleted", lambda: rows(path) == [])
 
     assert len(sink.scores) == 1

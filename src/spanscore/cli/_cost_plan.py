@@ -22,7 +22,7 @@ from spanscore.judges.batches.api import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, bundle_cost_of, cost_of, samples_with
-from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
+from spanscore.pipeline.sampling import RESERVE, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 
@@ -360,7 +360,7 @@ def cost_lines(
         if not per_unit:
             yield f"budget of {budget}: it applies to no metric that has a cost"
             continue
-        units = budget.amount * (1 - KEPT_BACK) / per_unit
+        units = budget.amount * (1 - RESERVE) / per_unit
         a_day = units * _DAY_S / budget.window_s
         yield f"budget of {budget}: {units:,.0f} units with all its scores per window, {a_day:,.0f} a day"
 
@@ -551,7 +551,7 @@ def _largest_factors(
     for budget in sorted(budgets, key=lambda budget: budget.metric is None):
         held = [cost for cost in costs if budget.holds_for(cost.metric) and cost.metric in factors]
         shares = [(factors[cost.metric], cost.spent.of(budget.unit) * wanted[cost.metric]) for cost in held]
-        left = budget.amount * (1 - KEPT_BACK) * _DAY_S / budget.window_s
+        left = budget.amount * (1 - RESERVE) * _DAY_S / budget.window_s
         factor = largest_factor(left, shares)
         factors |= {cost.metric: min(factors[cost.metric], factor) for cost in held if cost.spent.of(budget.unit)}
     return factors

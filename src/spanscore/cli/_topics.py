@@ -51,12 +51,12 @@ from spanscore.protocols import Metric
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
 from spanscore.wiring.metrics import (
-    check_screens,
+    check_condition_metrics,
     checked_inner_metrics,
     checked_session_metrics,
 )
 from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
-from spanscore.wiring.remote_scoring import left_to_the_other
+from spanscore.wiring.remote_scoring import without_local_scoring
 from spanscore.wiring.spool import refuse_two_queues
 
 Line: TypeAlias = str | Callable[[Sequence[CostPlan]], str]
@@ -200,7 +200,7 @@ def _remote_scoring(report: ConfigReport) -> Topic:
     with suppress(ConfigurationError):  # the topic of sessions reports it
         of_sessions = report.session_metrics
     sessions = settings.sessions.model_copy(update={"metrics": tuple(of_sessions)})
-    yield from refusal_of(partial(left_to_the_other, settings.model_copy(update={"sessions": sessions})))
+    yield from refusal_of(partial(without_local_scoring, settings.model_copy(update={"sessions": sessions})))
     if remote.kafka is not None:
         yield from refusal_of(partial(confluent_config, remote.kafka, "remote_scoring.kafka"))
     else:
@@ -428,7 +428,9 @@ def _rule_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
     sampling, key = report.settings.sampling, report.settings.sampling.key
     if report.whole:
         rates = {metric.name: sampling.rates_of(metric.name)[0] for metric in report.metrics}
-        yield from refusal_of(partial(check_screens, sampling.rules, report.metrics, rates), "sampling.rules: ")
+        yield from refusal_of(
+            partial(check_condition_metrics, sampling.rules, report.metrics, rates), "sampling.rules: "
+        )
     yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
 
 

@@ -1,1 +1,1 @@
-"""Sampling, units, ledger, sessions, queue and engine: a unit from its first span to its scores; no receiver."""
+"""The way of a unit from its spans to its scores: gathering, sampling, queue, engine, ledger, sessions."""

@@ -1,4 +1,4 @@
-"""Checks the names and scales of human labels, and whether a label is new, repeated or changed."""
+"""``FeedbackScales`` checks the names and values of human labels; ``LatestAnnotations`` detects repeated and changed ones."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-_SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
-_MOST_NAMES: Final = 100
-"""Maximum number of label names in one process. Each name is an attribute's value, and so a series in a metrics store."""
-_KEPT: Final = 10_000
-"""Maximum number of labels with a remembered last value: 0.5 kB each. A forgotten label counts as new if it is repeated."""
-_VOTES: Final = 100
-"""Maximum number of remembered values of one label."""
+_ALLOWED_SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
+_MAX_NAMES: Final = 100
+"""Maximum number of label names in one process, because each name is a separate series in a metrics store."""
+_MAX_LABELS: Final = 10_000
+"""Maximum number of remembered labels, 0.5 kB each. A forgotten label counts as new if it is repeated."""
+_MAX_RATINGS: Final = 100
+"""Maximum number of remembered ratings of one label."""
 
 
 class FeedbackScales:
-    """The declared scales, and the quality of labels on them. Pure, except for the names it has seen.
+    """Checks labels by the declared scales, and computes their quality. Pure, except for the set of label names so far.
 
     Args:
         declared: name → its words, worst first.
@@ -37,16 +37,16 @@ class FeedbackScales:
 
     def __init__(self, declared: Mapping[str, Sequence[Any]], metrics: Collection[str] = ()) -> None:
         if not isinstance(declared, Mapping):
-            raise ConfigurationError(f"feedback_scales is {declared!r}; {_SCALES}")
+            raise ConfigurationError(f"feedback_scales is {declared!r}; {_ALLOWED_SCALES}")
         for name, words in declared.items():
             if isinstance(words, str):  # iterating over a text would give its letters
-                raise ConfigurationError(f"feedback_scales.{name} is {words!r}; {_SCALES}")
+                raise ConfigurationError(f"feedback_scales.{name} is {words!r}; {_ALLOWED_SCALES}")
         self._metrics = frozenset(metrics)
         self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
-        self._seen = set(declared)
+        self._names = set(declared)
         for name, words in self._words.items():
             if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
-                raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_SCALES}")
+                raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_ALLOWED_SCALES}")
             if problem := self._wrong_name(name):
                 raise ConfigurationError(f"feedback_scales: {problem}")
 
@@ -57,14 +57,14 @@ class FeedbackScales:
             ValueError: the label's name or value is not allowed.
         """
         name = human_label.name
-        if name not in self._seen:
+        if name not in self._names:
             if problem := self._wrong_name(name):
                 raise ValueError(problem)
-            if len(self._seen) >= _MOST_NAMES:
+            if len(self._names) >= _MAX_NAMES:
                 raise ValueError(
-                    f"there are {_MOST_NAMES} names of labels already: a name is a question, not the name of a person"
+                    f"there are {_MAX_NAMES} names of labels already: a name is a question, not the name of a person"
                 )
-            self._seen.add(name)
+            self._names.add(name)
         words = self._words.get(name)
         value, quality = (
             _number_of(name, human_label.value) if words is None else _word_of(name, human_label.value, words)
@@ -96,62 +96,74 @@ def _word_of(name: str, value: HumanValue, words: Sequence[str]) -> tuple[HumanV
     return word, words.index(word) / (len(words) - 1)
 
 
-_Whose: TypeAlias = tuple[UnitKey | str | None, str, str]
-_Vote: TypeAlias = tuple[HumanValue, int | None]
+_LabelKey: TypeAlias = tuple[UnitKey | str | None, str, str]
+"""Unit (or the application's key of it), name and annotator of a label."""
+_Rating: TypeAlias = tuple[HumanValue, int | None]
+"""A value of a label, and its time as given, ns since 1970."""
 
 
 @dataclass(slots=True)
-class _Known:
-    """The values of one label: the valid one, which is the latest by time, and the times of the first and the last."""
+class _LabelHistory:
+    """The ratings of one label.
+
+    Attributes:
+        value: the valid value: the latest by time.
+        since_ns: time of the first rating with that value since the last change.
+        until_ns: time of the latest rating with that value.
+        revision: number of changes.
+        ratings: the ratings that were counted as new.
+    """
 
     value: HumanValue
     since_ns: int
     until_ns: int
     revision: int = 0
-    votes: set[_Vote] = field(default_factory=set)
+    ratings: set[_Rating] = field(default_factory=set)
 
-    def is_said(self, value: HumanValue, at_ns: int) -> bool:
-        """Whether a value changes nothing, because it is the valid value, or an earlier value that was already replaced."""
-        if value == self.value:
+    def record(self, rating: _Rating, at_ns: int) -> bool:
+        """Record a rating; return whether it changes the label.
+
+        A rating has no effect if it has the valid value, or if its time is between two ratings with the valid value. An earlier
+        rating changes the label, but does not become valid.
+        """
+        if rating[0] == self.value:
             self.until_ns = max(self.until_ns, at_ns)
-            return True
-        return self.since_ns < at_ns < self.until_ns
-
-    def change(self, vote: _Vote, at_ns: int) -> None:
-        """Record a value; a value with an earlier time does not become the valid one."""
+            return False
+        if self.since_ns < at_ns < self.until_ns:
+            return False
         self.revision += 1
         if at_ns >= self.until_ns:
-            self.value, self.since_ns, self.until_ns = vote[0], at_ns, at_ns
-        if len(self.votes) < _VOTES:
-            self.votes.add(vote)
+            self.value, self.since_ns, self.until_ns = rating[0], at_ns, at_ns
+        if len(self.ratings) < _MAX_RATINGS:
+            self.ratings.add(rating)
+        return True
 
 
 @dataclass(eq=False, repr=False)
 class LatestAnnotations:
-    """Keeps the latest value, by time, of each label that this process has seen. Owned by one thread.
+    """Keeps the latest value by time of each label, so that equal calls are recognized. Owned by one thread.
 
-    ``clock`` returns nanoseconds since 1970: the time of values that have no time.
+    ``clock`` returns nanoseconds since 1970: the time of ratings without a time.
     """
 
     _: KW_ONLY
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
-        self._of: OrderedDict[_Whose, _Known] = OrderedDict()
+        self._histories: OrderedDict[_LabelKey, _LabelHistory] = OrderedDict()
 
     def note(self, label: Annotation) -> Annotation | None:
-        """Return a label with its revision; None if it repeats a known value."""
-        whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
-        latest = self._of.get(whose)
-        if latest is None:
+        """Return a label with its revision; None if it changes nothing."""
+        key, rating = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
+        history = self._histories.get(key)
+        if history is None:
             at_ns = self.clock() if label.when_ns is None else label.when_ns
-            self._of[whose] = _Known(label.value, at_ns, at_ns, votes={vote})
-            if len(self._of) > _KEPT:
-                self._of.popitem(last=False)
+            self._histories[key] = _LabelHistory(label.value, at_ns, at_ns, ratings={rating})
+            if len(self._histories) > _MAX_LABELS:
+                self._histories.popitem(last=False)
             return label
-        self._of.move_to_end(whose)
-        at_ns = max(self.clock(), latest.until_ns) if label.when_ns is None else label.when_ns
-        if (label.when_ns is not None and vote in latest.votes) or latest.is_said(label.value, at_ns):
+        self._histories.move_to_end(key)
+        at_ns = max(self.clock(), history.until_ns) if label.when_ns is None else label.when_ns
+        if (label.when_ns is not None and rating in history.ratings) or not history.record(rating, at_ns):
             return None
-        latest.change(vote, at_ns)
-        return replace(label, revision=latest.revision)
+        return replace(label, revision=history.revision)

@@ -1,4 +1,4 @@
-"""Gathers single spans, in any order, into whole units; and finds the root of a unit."""
+"""``Assembler`` gathers single spans, in any order, into units; ``topmost_roots`` and ``split`` find the roots of units."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
 GRACE_NS: Final = 5_000_000_000
-"""Time in nanoseconds for which an ended root of another instrumentation waits for open spans of its unit, at most.
+"""Maximum nanoseconds for which an ended root of another instrumentation waits for open spans of its unit.
 
-A stream may be read after its chain has returned, and some instrumentations never end the span of a cancelled run.
+It waits because a stream may be read after its chain has returned. The time is limited because some instrumentations never end
+the span of a cancelled run.
 """
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch,
-OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as a child of the ended run.
+"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the span's name for a run without a parent run.
+
+In a batch, OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as its child.
 """
 
 
@@ -54,20 +56,20 @@ def topmost_roots(
     """Return the roots of the units in a tree of spans, in the order of the tree; empty if it has no unit.
 
     The rule is the same for spans in process, over OTLP and in a store. A root is the topmost span that can have a question and
-    an answer. A retrieval or a tool call at the top is a unit only if no such span is below it.
+    an answer. A retrieval or a tool call at the top is a root only if no such span is below it.
 
     Args:
-        top: the id of the topmost span.
-        spans: id and parent id of each read span (a span that a normalizer claimed); the top may be among them.
-        role: returns the role of a read span.
-        unread: ids of the unclaimed spans between the read spans → their parents' ids. A span counts as a child of the top if
-            its parent is in neither ``spans`` nor ``unread``.
+        top: id of the topmost span.
+        spans: id and parent id of each claimed span; the top may be among them.
+        role: returns the role of a claimed span.
+        unread: ids of the unclaimed spans between the claimed spans → their parents' ids. A span counts as a child of the top
+            if its parent is in neither ``spans`` nor ``unread``.
     """
     return _roots(top, _tree_of(top, spans, unread), role)
 
 
 def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id, Id]) -> dict[Id, list[Id]]:
-    """Return span id → ids of the next read spans below it. The arguments are those of `topmost_roots`."""
+    """Return span id → ids of the next claimed spans below it. The arguments are those of `topmost_roots`."""
     listed = [*spans]
     ids = {span_id for span_id, _ in listed} | {top}
     below: dict[Id, list[Id]] = {}
@@ -79,7 +81,7 @@ def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id,
 
 
 def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
-    """Return the first known id among a span's ancestors; None if none is known, or if they form a cycle."""
+    """Return the first of ``ids`` among a span's ancestors; None if none of them is in ``ids``, or if they form a cycle."""
     for _ in range(len(unread) + 1):
         if parent_id is None or parent_id in ids:
             return parent_id
@@ -88,26 +90,32 @@ def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> 
 
 
 def _roots(top: Id, below: Mapping[Id, Sequence[Id]], role: Callable[[Id], RootRole]) -> list[Id]:
+    """Return the roots in a tree of claimed spans, in the order of the tree.
+
+    - A top with the role ROOT is the root. So is an UNNAMED top if a ROOT or a STEP is below it; otherwise there is no unit.
+    - Below any other top, each topmost ROOT is a root, and each topmost UNNAMED span with a ROOT below it.
+    - If there is no ROOT at all, a STEP at the top is the root, otherwise each topmost STEP.
+    """
     if role(top) is RootRole.ROOT:
         return [top]
-    order = [*_walk([top], below)]
-    holders = {span_id for span_id in order if role(span_id) is RootRole.ROOT}
-    if role(top) is RootRole.UNNAMED:
-        return [top] if holders or any(role(span_id) is RootRole.STEP for span_id in order) else []
-    if not holders:
-        is_step = role(top) is RootRole.STEP
-        return [top] if is_step else [*_nearest(top, below, lambda span_id: role(span_id) is RootRole.STEP)]
+    roles = {span_id: role(span_id) for span_id in _walk([top], below)}
+    with_root = {span_id for span_id, own in roles.items() if own is RootRole.ROOT}
+    if roles[top] is RootRole.UNNAMED:
+        return [top] if with_root or RootRole.STEP in roles.values() else []
+    if not with_root:
+        is_step = roles[top] is RootRole.STEP
+        return [top] if is_step else [*_nearest(top, below, lambda span_id: roles[span_id] is RootRole.STEP)]
 
     def is_root(span_id: Id) -> bool:
-        return span_id in holders or (
-            role(span_id) is RootRole.UNNAMED and not holders.isdisjoint([*_walk([span_id], below)])
+        return span_id in with_root or (
+            roles[span_id] is RootRole.UNNAMED and not with_root.isdisjoint([*_walk([span_id], below)])
         )
 
     return [*_nearest(top, below, is_root)]
 
 
 def _nearest(top: Id, below: Mapping[Id, Sequence[Id]], wanted: Callable[[Id], bool]) -> Iterable[Id]:
-    """Yield the wanted spans without another wanted span between them and the top."""
+    """Yield the wanted spans below the top that have no other wanted span between them and the top."""
     waiting = [*below.get(top, ())][::-1]
     while waiting:
         span_id = waiting.pop()
@@ -118,6 +126,7 @@ def _nearest(top: Id, below: Mapping[Id, Sequence[Id]], wanted: Callable[[Id], b
 
 
 def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
+    """Yield the tops and all spans below them, in the order of the tree."""
     waiting = [*tops][::-1]
     while waiting:
         span_id = waiting.pop()
@@ -135,39 +144,37 @@ def split(unit: Unit) -> list[Unit]:
     top = unit.root
     if top is None or top.scope == semconv.CAPTURE_SCOPE or not unit.complete:
         return [unit]
-    late = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
-    if not late and role_of_operation(top.operation) is RootRole.ROOT:
+    candidates = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
+    if not candidates and role_of_operation(top.operation) is RootRole.ROOT:
         return [unit]
-    return _split(unit, top, late)
+    return _split(unit, top, candidates)
 
 
-def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
+def _split(unit: Unit, top: SpanData, candidates: Sequence[SpanData]) -> list[Unit]:
     spans = {span.span_id: span for span in unit.spans}
     below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
-    apart = _cut_off(below, spans, late) if late else []  # nearly always none
+    separate = _detach(below, spans, candidates) if candidates else []
     return [
         _build_unit(unit, spans[root_id], below, None if root_id == top_id else spans[top_id])
-        for top_id in (top.span_id, *apart)
+        for top_id in (top.span_id, *separate)
         for root_id in _roots(top_id, below, lambda each: role_of_operation(spans[each].operation))
     ]
 
 
-def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: Iterable[SpanData]) -> list[int]:
-    """Remove the spans from a tree that are not work of their parent, and return their ids.
-
-    Such spans began after their parent had ended, in the same process, or are separate runs.
-    """
-    apart: list[int] = []
-    odd = {span.span_id for span in late}
+def _detach(below: dict[int, list[int]], spans: Mapping[int, SpanData], candidates: Iterable[SpanData]) -> list[int]:
+    """Remove from a tree the candidates that are separate from their parent, and return their ids in the order of start."""
+    separate: list[int] = []
+    ids = {span.span_id for span in candidates}
     for parent_id, children in below.items():
         parent = spans[parent_id]
-        gone = [span_id for span_id in children if span_id in odd and _is_apart(spans[span_id], parent)]
-        children[:] = [span_id for span_id in children if span_id not in gone]
-        apart += gone
-    return sorted(apart, key=lambda span_id: spans[span_id].start_ns)
+        moved = [span_id for span_id in children if span_id in ids and _is_separate(spans[span_id], parent)]
+        children[:] = [span_id for span_id in children if span_id not in moved]
+        separate += moved
+    return sorted(separate, key=lambda span_id: spans[span_id].start_ns)
 
 
-def _is_apart(span: SpanData, parent: SpanData) -> bool:
+def _is_separate(span: SpanData, parent: SpanData) -> bool:
+    """Whether a span is no work of its parent: it began after the parent's end in the same process, or both are root runs."""
     began_later = span.start_ns > parent.end_ns and span.resource == parent.resource
     return began_later or (_is_root_run(span) and _is_root_run(parent) and span.name == parent.name)
 
@@ -177,7 +184,7 @@ def _is_root_run(span: SpanData) -> bool:
 
 
 def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
-    """Return the unit of a root: the given unit itself, if the root is unchanged and all other spans are below it."""
+    """Return the unit of a root: ``unit`` itself, if the root needs no change and all other spans are below it."""
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root
     if top is not None and root.conversation_id is None:  # only the topmost span has the session's id
@@ -196,7 +203,17 @@ def _as_workflow(root: SpanData) -> SpanData:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenUnit:
+    """A unit that has not been closed.
+
+    Attributes:
+        since_ns: time of its first span, or of the first loss.
+        spans: its ended spans, in the order of arrival.
+        size_bytes: approximate bytes of their content.
+        root_ended: whether its root is among the spans.
+        broken: whether spans of it were lost.
+    """
+
     since_ns: int
     spans: list[SpanData] = field(default_factory=list)
     size_bytes: int = 0
@@ -208,16 +225,16 @@ class _Open:
 class Assembler:
     """Gathers single spans in any order into units. Owned by one thread; the clock is an argument.
 
-    Receivers hand on the end of a root only when no span of its unit is open, or after a grace time. The unit then closes. A
-    unit that is too old or too large closes incomplete. Closed units are remembered for a while, so that a late span opens no
-    second unit.
+    Receivers add a root only when no span of its unit is open, or after a grace time. The unit is then *due*. A unit that is
+    too old or too large closes incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
 
     Attributes:
         max_age_ns: age in nanoseconds at which a unit closes incomplete.
         max_spans: number of spans at which a unit closes. The unit is incomplete if its root has not ended.
         max_units: maximum number of open units; beyond it the oldest unit closes incomplete.
         max_bytes: maximum bytes of the spans of open units; beyond it the oldest unit closes incomplete.
-        remembered: number of remembered closed units; must exceed the number that close while a late span is under way.
+        remembered: number of remembered closed units; more than close while a late span is under way.
+        late: number of spans that arrived after their unit had closed.
     """
 
     _: KW_ONLY
@@ -228,7 +245,7 @@ class Assembler:
     remembered: int = 10_000
 
     def __post_init__(self) -> None:
-        self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
+        self._units: OrderedDict[UnitKey, _OpenUnit] = OrderedDict()
         self._due: dict[UnitKey, None] = {}
         self._bytes = 0
         self._closed: OrderedDict[UnitKey, None] = OrderedDict()
@@ -237,10 +254,10 @@ class Assembler:
     def __len__(self) -> int:
         return len(self._units)
 
-    def ended(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
-        """Add an ended span. Returns False if its unit has closed already, and the span is counted as late.
+    def add(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
+        """Add an ended span. Returns False, and counts the span as late, if its unit has closed already.
 
-        ``size_bytes`` is the approximate size of the span's content, if it is not bounded elsewhere.
+        ``size_bytes`` is the approximate size of the span's content, if its receiver does not bound it.
         """
         unit = self._unit(key, now_ns)
         if unit is None:
@@ -254,14 +271,14 @@ class Assembler:
             self._due[key] = None
         return True
 
-    def broken(self, key: UnitKey, now_ns: int) -> None:
-        """Record that spans of a unit were lost: the unit will close as incomplete."""
+    def mark_broken(self, key: UnitKey, now_ns: int) -> None:
+        """Record that spans of a unit were lost, so that the unit closes incomplete."""
         unit = self._unit(key, now_ns)
         if unit is not None:
             unit.broken = True
 
-    def forget(self, key: UnitKey) -> Unit | None:
-        """Close an open unit in its present state and return it. None if the unit is not open."""
+    def close_early(self, key: UnitKey) -> Unit | None:
+        """Close an open unit in its present state and return it; None if the unit is not open."""
         return self._close(key) if key in self._units else None
 
     def due(self, now_ns: int) -> list[Unit]:
@@ -272,20 +289,20 @@ class Assembler:
         return closed
 
     def waiting(self) -> list[UnitKey]:
-        """Return the open units that the next ``due`` closes in any case."""
+        """Return the units that are due."""
         return list(self._due)
 
     def next_due_ns(self) -> int | None:
-        """Return the time at which the next unit closes without further spans; None if no unit is open."""
+        """Return the time from which ``due`` closes a unit without further spans; None if no unit is open."""
         oldest = next(iter(self._units.values()), None)
         if oldest is None:
             return None
         return oldest.since_ns if self._due else oldest.since_ns + self.max_age_ns
 
-    def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
+    def _unit(self, key: UnitKey, now_ns: int) -> _OpenUnit | None:
         unit = self._units.get(key)
         if unit is None and key not in self._closed:
-            unit = self._units[key] = _Open(since_ns=now_ns)
+            unit = self._units[key] = _OpenUnit(since_ns=now_ns)
         return unit
 
     def _must_close_oldest(self, now_ns: int) -> bool:

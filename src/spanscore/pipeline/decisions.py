@@ -1,4 +1,6 @@
-"""Records the sampler's decision on each unit, and the unit's outcomes; keeps recent units for ``explain`` and ``preview``."""
+"""``UnitDecider`` has the sampler decide on each unit, and records decisions and outcomes; recent units are kept for
+``feedback``, ``explain`` and ``preview``.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,19 @@ from spanscore.errors import ConfigurationError
 from spanscore.pipeline.ledger import Ledger, Notes
 from spanscore.pipeline.sampling import RateSampler
 
-_KEPT: Final = 1_000
-"""Number of kept units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
-_REMEMBERED_UNITS: Final = 10_000
-"""Number of indexed units: 0.2 kB each, and 0.2 kB for a key."""
-_LONGEST: Final = 200
+_MAX_UNITS: Final = 1_000
+"""Maximum number of units with kept facts: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+_MAX_INDEXED: Final = 10_000
+"""Maximum number of indexed units: 0.2 kB each, and 0.2 kB for a key."""
+_MAX_TEXT: Final = 200
 """Maximum number of characters of a kept metadata text."""
-_MOST_WHOLE: Final = 100
-_MOST_BYTES: Final = 4_000_000
+_MAX_WITH_SPANS: Final = 100
+"""Maximum number of units with kept spans."""
+_MAX_SPAN_BYTES: Final = 4_000_000
+"""Maximum bytes of all kept spans."""
 _SPAN_BYTES: Final = 2_000
-"""Bytes of a span without its content."""
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""Approximate bytes of a span without its content."""
+_EMPTY: Mapping[str, str] = MappingProxyType({})
 _METADATA: Final = SamplingContext._fields.index("metadata")
 
 
@@ -40,7 +44,7 @@ class RecentUnit(NamedTuple):
     Attributes:
         facts: facts of the unit. ``metadata`` has the listed keys, or None if one of their values is too large. Facts about the
             unit's children have the value None if the children were not recorded.
-        closed_ns: nanoseconds since the epoch; None if the unit was excluded when it began.
+        closed_ns: time of the close, nanoseconds since the epoch; None if sampling excluded the unit when it began.
     """
 
     facts: SamplingContext
@@ -55,15 +59,15 @@ class RecentUnits:
 
     Attributes:
         metadata: metadata keys to keep, if the values are texts, numbers or booleans.
-        kept: number of units with kept facts.
-        indexed: number of units that are found by their trace and by the application's key.
-        clock: nanoseconds since the epoch.
+        kept: maximum number of units with kept facts.
+        indexed: maximum number of units that are found by their trace and by the application's key.
+        clock: returns nanoseconds since the epoch.
     """
 
     metadata: Sequence[str] = ()
     _: KW_ONLY
-    kept: int = _KEPT
-    indexed: int = _REMEMBERED_UNITS
+    kept: int = _MAX_UNITS
+    indexed: int = _MAX_INDEXED
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
@@ -76,29 +80,29 @@ class RecentUnits:
         self.metadata = metadata
         self._units.clear()
 
-    def followed(self, facts: SamplingContext) -> None:
-        """Remember a unit with all its facts."""
+    def add_recorded(self, facts: SamplingContext) -> None:
+        """Keep the facts of a closed unit with recorded children."""
         self._units.append((self._listed(facts), self.clock(), True))
 
-    def skipped(self, facts: SamplingContext) -> SamplingContext:
-        """Remember a unit without recorded children, because no rate could sample it; return the kept facts."""
+    def add_unrecorded(self, facts: SamplingContext) -> SamplingContext:
+        """Keep the facts of a unit without recorded children, because no rate could sample it; return the kept facts."""
         kept = self._listed(facts)
         self._units.append((kept, self.clock(), False))
-        return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
+        return kept if kept.metadata is not None else kept._replace(metadata=_EMPTY)
 
-    def excluded(self, facts: SamplingContext) -> None:
-        """Remember a unit with the facts known at its start."""
+    def add_excluded(self, facts: SamplingContext) -> None:
+        """Keep the facts that a unit had when it began, because sampling excluded it then."""
         self._units.append((facts, None, True))
 
     def units(self) -> list[RecentUnit]:
         """Return the kept units, the oldest first."""
         return [
-            RecentUnit(facts if followed else facts._replace(tool_calls=None, models=None, scores=None), closed_ns)
-            for facts, closed_ns, followed in self._units.copy()
+            RecentUnit(facts if recorded else facts._replace(tool_calls=None, models=None, scores=None), closed_ns)
+            for facts, closed_ns, recorded in self._units.copy()
         ]
 
-    def closed(self, facts: SamplingContext) -> None:
-        """Remember a unit, and its key if its metadata have one. O(1)."""
+    def index(self, facts: SamplingContext) -> None:
+        """Make a unit findable by its trace, and by its key if its metadata have one. O(1)."""
         keep_latest(self._index, facts.key, None, self.indexed)
         if key := feedback_key_of(facts.metadata):
             keep_latest(self._keys, key, facts.key, self.indexed)
@@ -108,14 +112,14 @@ class RecentUnits:
         return [key for key in list(self._index) if key.trace_id == trace_id]
 
     def of_key(self, key: str) -> UnitKey | None:
-        """Return the latest unit with this key; None if no known unit has it."""
+        """Return the latest indexed unit with this key; None if no unit has it."""
         return self._keys.get(key)
 
     def _listed(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with only the listed metadata. ``_replace`` would take three times as long."""
         metadata: Mapping[str, Any] | None = facts.metadata
         if metadata is not None:
-            metadata = {key: metadata[key] for key in self.metadata if key in metadata} if self.metadata else _NOTHING
+            metadata = {key: metadata[key] for key in self.metadata if key in metadata} if self.metadata else _EMPTY
             metadata = metadata if all(map(_is_small, metadata.values())) else None
         return SamplingContext._make((*facts[:_METADATA], metadata, *facts[_METADATA + 1 :]))
 
@@ -130,10 +134,10 @@ class RecentUnitSpans:
     def keep(self, unit: Unit, size_bytes: int) -> None:
         """Keep a unit with content of about ``size_bytes``, unless it alone exceeds the bound."""
         size = size_bytes + _SPAN_BYTES * len(unit.spans)
-        if size <= _MOST_BYTES:
+        if size <= _MAX_SPAN_BYTES:
             self._units.append((unit, size))
             self._bytes += size
-        while self._bytes > _MOST_BYTES or len(self._units) > _MOST_WHOLE:
+        while self._bytes > _MAX_SPAN_BYTES or len(self._units) > _MAX_WITH_SPANS:
             self._bytes -= self._units.popleft()[1]
 
     def units(self) -> list[Unit]:
@@ -143,7 +147,7 @@ class RecentUnitSpans:
 
 def _is_small(value: Any) -> bool:
     if is_a(value, str):
-        return str.__len__(value) <= _LONGEST
+        return str.__len__(value) <= _MAX_TEXT
     return value is None or is_a(value, int, float)
 
 
@@ -162,21 +166,20 @@ def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None
     if len(entries) > most:
         try:
             entries.popitem(last=False)
-        except KeyError:  # another thread was faster
+        except KeyError:  # another thread removed it
             return
 
 
 def drop_oldest(entries: dict[Any, Any], most: int) -> None:
-    """Remove the oldest entries beyond ``most``, an eighth of them at a time.
+    """Reduce a dict to its latest ``most`` entries when it has an eighth more.
 
-    Finding the first item of a dict walks over all removed items, so removing one at a time would be slow.
+    Finding the first item of a dict walks over all removed items, so removing one entry at a time would be slow.
     """
     if len(entries) > most + most // 8:
         for key in [*islice(entries, len(entries) - most)]:
             del entries[key]
 
 
-_NO_REASON: Mapping[str, str] = MappingProxyType({})
 _HEX_DIGITS: Final = 32
 
 
@@ -185,14 +188,14 @@ class _Closed:
     """A closed unit.
 
     Attributes:
-        by: metrics and sampler of the unit's start.
+        decider: decider with the metrics and the sampler that were in force at the unit's start.
         decisions: metric → decision; empty if ``facts`` is set, because ``explain`` then decides again.
-        outcomes: metric → outcome, once it has one.
-        reasons: metric → reason for a missing score, if known.
-        facts: facts of a unit that no rule matched and no rate sampled.
+        outcomes: metric → outcome; metrics without an outcome yet are absent.
+        reasons: metric → reason for a missing score; absent if unknown.
+        facts: facts of a unit that no rule matched and no rate sampled; None for other units.
     """
 
-    by: UnitBooks
+    decider: UnitDecider
     decisions: dict[str, Decision] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -200,88 +203,91 @@ class _Closed:
 
 
 @dataclass(eq=False, repr=False)
-class UnitBooks:
-    """The decisions, outcomes and remarks of the roots' units, or of the inner units of one entry.
+class UnitDecider:
+    """Decides which metrics score a unit, settles outcomes in the ledger, and remembers both for ``explain``.
 
-    It calls the sampler on units, and settles their outcomes in the ledger. Call on the span thread, except for ``explain``.
+    One decider is for the units of roots, and one for the inner units of each entry of ``units.also``. If rules read scores,
+    the *condition metrics*, which give these scores, are decided on first, and the other metrics when the scores are in. Call
+    on the span thread, except for ``explain``.
 
     Attributes:
         metrics: names of the metrics that score these units.
+        recent_units: the last units with a decision.
+        on_unit: called once with the facts of each unit that has closed or that sampling excluded. Called on any thread.
+        kept: maximum number of remembered closed units, and of units that sampling excluded when they began.
         notes: remarks on scores for ``status()``.
-        known: index of the units with a decision.
-        noticed: called once for every unit with a decision. Called on any thread.
-        kept: number of remembered closed units, and of units that sampling excluded when they began.
-        condition_metrics: metrics with scores that rules read; the other metrics are decided on when these scores are in.
+        condition_metrics: metrics with scores that rules read; empty if no rule reads a score.
     """
 
     metrics: Sequence[str]
     sampler: RateSampler
     ledger: Ledger
     _: KW_ONLY
-    known: RecentUnits = field(default_factory=RecentUnits)
-    noticed: Callable[[SamplingContext], None] = lambda facts: None
-    kept: int = _KEPT
+    recent_units: RecentUnits = field(default_factory=RecentUnits)
+    on_unit: Callable[[SamplingContext], None] = lambda facts: None
+    kept: int = _MAX_UNITS
     notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
         self.condition_metrics = self.sampler.condition_metrics
-        self._rest = (
-            tuple(name for name in self.metrics if name not in self.condition_metrics) if self.condition_metrics else ()
-        )
-        self._first = tuple(name for name in self.metrics if name not in self._rest)
+        first = self.condition_metrics or self.metrics
+        self._first = tuple(name for name in self.metrics if name in first)
+        self._rest = tuple(name for name in self.metrics if name not in first)
         self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[tuple[SamplingContext, UnitBooks]] = deque(maxlen=self.kept)
+        self._excluded: deque[tuple[SamplingContext, UnitDecider]] = deque(maxlen=self.kept)
 
     @classmethod
-    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
-        """Return the books of the inner units of one entry; ``feedback`` finds roots only."""
-        return cls(metrics, sampler, Ledger(metrics, source=semconv.SOURCE_INNER), known=RecentUnits(indexed=0))
+    def of_inner(cls, metrics: Sequence[str], sampler: RateSampler) -> UnitDecider:
+        """Return a decider for the inner units of one entry. They are not indexed, because ``feedback`` finds roots only."""
+        return cls(metrics, sampler, Ledger(metrics, source=semconv.SOURCE_INNER), recent_units=RecentUnits(indexed=0))
 
-    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitBooks:
-        """Return the books of later units, with other metrics and rates; counts, remarks and remembered units go on."""
+    def by_sampler(self, metrics: Sequence[str], sampler: RateSampler) -> UnitDecider:
+        """Return a decider with other metrics and rates, for later units; both have the same counts, remarks and memory."""
         self.ledger.change(metrics)
         after = replace(self, metrics=metrics, sampler=sampler)
         after._lock, after._closed, after._excluded = self._lock, self._closed, self._excluded
         return after
 
-    def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
-        """Return the decisions on a closed unit: of all metrics, or of the condition metrics if rules read scores.
+    def decide_first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
+        """Decide on a closed unit for the condition metrics; for all metrics if no rule reads a score.
 
-        Without ``eligible``, the unit is eligible for all metrics.
+        Args:
+            facts: facts of the unit.
+            eligible: names of the metrics to decide on instead; None = as described.
         """
-        self.noticed(facts)
-        self.known.followed(facts)
+        self.on_unit(facts)
+        self.recent_units.add_recorded(facts)
         names = self._first if eligible is None else tuple(eligible)
-        return self._decided(facts._replace(scores={}), names, self.sampler.decide)
+        return self._decide(facts._replace(scores={}), names, self.sampler.decide)
 
-    def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
-        """Return the decisions of the other metrics from the condition metrics' qualities. Argument and result may be empty."""
-        return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
+    def decide_rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
+        """Decide for the other metrics by the qualities of the condition metrics. Argument and result may be empty."""
+        return self._decide(facts._replace(scores=scores), self._rest, self.sampler.decide)
 
-    def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Return the decisions on a submitted unit, which every metric samples."""
-        self.noticed(facts)
-        return self._decided(facts, self.metrics, self.sampler.decide_submitted)
+    def decide_submitted(self, facts: SamplingContext) -> dict[str, Decision]:
+        """Decide on a submitted unit, which every metric samples."""
+        self.on_unit(facts)
+        return self._decide(facts, self.metrics, self.sampler.decide_submitted)
 
-    def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
+    def accept_decisions(self, key: UnitKey, decisions: Mapping[str, Decision], *, undecided: bool) -> bool:
         """Make a unit eligible for the metrics that sampled it in another process. Returns False if it is already open here.
 
-        With ``others``, this process decides on the metrics that wait for these scores.
+        ``undecided``: only the condition metrics were decided on there, and this process decides on the other metrics.
         """
-        if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
+        if not self.ledger.enter(key, [*decisions, *(self._rest if undecided else ())]):
             return False
-        self.ledger.choose(key, decisions)
+        self.ledger.record_probabilities(key, decisions)
         with self._lock:
             self._of(key).decisions |= decisions
         return True
 
-    def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
+    def settle_unsampled(self, facts: SamplingContext) -> dict[str, Decision]:
         """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise {}."""
-        self.noticed(facts)
-        self.known.closed(facts)
-        kept = self.known.skipped(facts)
+        self.on_unit(facts)
+        self.recent_units.index(facts)
+        kept = self.recent_units.add_unrecorded(facts)
         decisions: dict[str, Decision] = {}
         if self.sampler.matches(facts):
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
@@ -291,63 +297,63 @@ class UnitBooks:
         self.ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
         return decisions
 
-    def excluded(self, facts: SamplingContext) -> None:
-        """Settle a unit without recorded spans, which sampling excluded when it began. Thread-safe; O(1)."""
+    def record_excluded(self, facts: SamplingContext) -> None:
+        """Count a unit without recorded spans, which sampling excluded when it began. Thread-safe; O(1)."""
         self.ledger.record_rejected(Outcome.NOT_SAMPLED)
-        self.noticed(facts)
-        self.known.closed(facts)
-        self.known.excluded(facts)
+        self.on_unit(facts)
+        self.recent_units.index(facts)
+        self.recent_units.add_excluded(facts)
         self._excluded.append((facts, self))
 
-    def _decided(
+    def _decide(
         self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
     ) -> dict[str, Decision]:
-        self.known.closed(facts)
+        self.recent_units.index(facts)
         decisions = {name: decide(facts, name) for name in names}
-        taken = {name: decision for name, decision in decisions.items() if decision.take}
-        if taken:
-            self.ledger.choose(facts.key, taken)
+        sampled = {name: decision for name, decision in decisions.items() if decision.take}
+        if sampled:
+            self.ledger.record_probabilities(facts.key, sampled)
         with self._lock:
             self._of(facts.key).decisions |= decisions
         return decisions
 
-    def lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
+    def settle_lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
         """End a unit that closed before it was complete, and return the outcomes of its metrics.
 
-        The sampler decides on such a unit, too. The weight is 1/π, because only units that may be sampled reach this point.
-        If the root is missing, π is unknown.
+        The sampler decides on such a unit, too, so that its weight is 1/π: only units that may be sampled reach this point. If
+        the root is missing, π is unknown, and the weight is 1.
         """
-        others: dict[str, Outcome] = {}
+        unsampled: dict[str, Outcome] = {}
         if facts.status is not None:
-            decisions = self.first(facts) | self.rest(facts, {})
-            others = {name: Outcome.NOT_SAMPLED for name, decision in decisions.items() if not decision.take}
-            self.settle(facts.key, others)
-        return others | self.settle_rest(facts.key, outcome, reason)
+            decisions = self.decide_first(facts) | self.decide_rest(facts, {})
+            unsampled = {name: Outcome.NOT_SAMPLED for name, decision in decisions.items() if not decision.take}
+            self.settle(facts.key, unsampled)
+        return unsampled | self.settle_rest(facts.key, outcome, reason)
 
     def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
-        """Give metrics of a unit their outcomes."""
+        """Give these metrics of a unit their outcomes."""
         settle = self.ledger.settle
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """Give this outcome to every open metric of a unit, with a remark; return these metrics with the outcome."""
+        """Give this outcome to each metric of a unit that has none yet; return these metrics with the outcome."""
         outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
-        self.notes.unscored(key, outcomes, reason)
+        self.notes.record_unscored(key, outcomes, reason)
         return outcomes
 
     def settle_scores(self, unit: Unit, scores: Sequence[Score]) -> list[Score]:
-        """Settle the metrics of these scores, with remarks; return the scores whose metric had no outcome before."""
+        """Settle the metrics of these scores; return the scores of metrics that had no outcome before."""
         key, settle = unit.key, self.ledger.settle
         if unit.inner is not None:
             scores = [change_score(score, unit, source=semconv.SOURCE_INNER) for score in scores]
         counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.counted_as for score in counted}, reasons)
-        self.notes.scored(key, counted)
+        self.notes.record_scores(key, counted)
         return counted
 
-    def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _NO_REASON) -> None:
+    def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _EMPTY) -> None:
         if outcomes:
             with self._lock:
                 closed = self._of(key)
@@ -370,19 +376,18 @@ class UnitBooks:
         number = _trace_id(trace_id)
         with self._lock:
             units = [self._describe(key, closed) for key, closed in self._closed.items() if key.trace_id == number]
-        excluded = [(facts, by) for facts, by in self._excluded.copy() if facts.key.trace_id == number]
+        excluded = (entry for entry in self._excluded.copy() if entry[0].key.trace_id == number)
         return units + [
-            self._describe(facts.key, _Closed(by, outcomes=by._unsampled, facts=facts)) for facts, by in excluded
+            self._describe(facts.key, _Closed(decider, outcomes=decider._unsampled, facts=facts))
+            for facts, decider in excluded
         ]
 
     def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
-        metrics, decisions = (
-            closed.by.metrics,
-            dict[str, Decision](closed.decisions),
-        )  # incomplete if events were lost, or the end came first
-        if closed.facts is not None:
-            facts = closed.facts
-            decisions = {name: closed.by.sampler.decide(facts, name) for name in metrics}
+        decider, facts = closed.decider, closed.facts
+        if facts is None:
+            decisions = closed.decisions  # lacks metrics if events were lost, or if the unit ended before the decision
+        else:
+            decisions = {name: decider.sampler.decide(facts, name) for name in decider.metrics}
         return {
             "trace_id": f"{key.trace_id:032x}",
             "span_id": f"{key.span_id:016x}",
@@ -392,7 +397,7 @@ class UnitBooks:
                     "outcome": closed.outcomes.get(name),
                     "reason": closed.reasons.get(name),
                 }
-                for name in metrics
+                for name in decider.metrics
             },
         }
 

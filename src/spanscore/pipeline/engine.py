@@ -1,4 +1,4 @@
-"""The engine turns sampled units into jobs on the loop, scores them, and posts each score to the span thread."""
+"""``ScoringEngine`` makes jobs of sampled units on the loop, scores them, and posts each score to the span thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.population import ScoreSource
 from spanscore.protocols import DurableQueue, Queue
 
-_Pass: TypeAlias = tuple[UnitKey, int]
+_Revision: TypeAlias = tuple[UnitKey, int]
+"""Key and revision of a unit."""
 
 
 class UnitsInTransit:
@@ -32,128 +33,128 @@ class UnitsInTransit:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._units: set[_Pass] = set()
-        self._waiters: list[tuple[set[_Pass], Callable[[], None]]] = []
+        self._revisions: set[_Revision] = set()
+        self._waiters: list[tuple[set[_Revision], Callable[[], None]]] = []
 
-    def begin(self, units: Iterable[Unit]) -> None:
+    def add(self, units: Iterable[Unit]) -> None:
         """Add sampled units."""
         with self._lock:
-            self._units |= {(unit.ledger_key, unit.revision) for unit in units}
+            self._revisions |= {(unit.ledger_key, unit.revision) for unit in units}
 
-    def over(self, unit: Unit) -> None:
-        """Remove a unit that is on the disk or has ended; call back every waiter whose units are all removed."""
-        transit = unit.ledger_key, unit.revision
+    def remove(self, unit: Unit) -> None:
+        """Remove a unit that is on the disk or has ended; call the callbacks that waited for it alone."""
+        revision = unit.ledger_key, unit.revision
         with self._lock:
-            self._units.discard(transit)
-            for units, _ in self._waiters:
-                units.discard(transit)
-            safe = [callback for units, callback in self._waiters if not units]
-            if safe:
+            self._revisions.discard(revision)
+            for revisions, _ in self._waiters:
+                revisions.discard(revision)
+            due = [callback for revisions, callback in self._waiters if not revisions]
+            if due:
                 self._waiters = [waiter for waiter in self._waiters if waiter[0]]
-        for callback in safe:
+        for callback in due:
             callback()
 
-    def when_over(self, callback: Callable[[], None]) -> None:
-        """Call back when every unit that is now in transit is removed; immediately if no unit is in transit."""
+    def when_removed(self, callback: Callable[[], None]) -> None:
+        """Call a function when every unit that is in transit now is removed; immediately if no unit is."""
         with self._lock:
-            if waits := bool(self._units):
-                self._waiters.append(({*self._units}, callback))
+            if waits := bool(self._revisions):
+                self._waiters.append(({*self._revisions}, callback))
         if not waits:
             callback()
 
 
-_MOMENT_S: Final = 0.05
-"""Maximum time for which a slow hook delays the next units. The delay keeps the hooks' threads from contending for the GIL."""
-_MOST_SLOW: Final = 4
-"""Maximum number of concurrent units whose hooks are slower than ``_MOMENT_S``."""
-_STAYS_S: Final = 0.2
-"""Minimum time for which a worker stays with a unit, even if its metrics only wait. So 32 workers begin at most 160 units a
-second, and a burst is not rendered at once.
+_MAX_DELAY_S: Final = 0.05
+"""Maximum time for which a slow hook delays the next units. Without a delay, the hooks' threads would contend for the GIL."""
+_MAX_SLOW: Final = 4
+"""Maximum number of concurrent units with hooks slower than ``_MAX_DELAY_S``."""
+_MIN_STAY_S: Final = 0.2
+"""Minimum time for which a worker stays with a unit whose metrics only wait. So 32 workers begin at most 160 units a second,
+and a burst is not rendered at once.
 """
-_IN_A_TURN: Final = 8
-"""Number of jobs that a worker begins before it yields to the loop's other tasks, if each of them ends immediately."""
-_OTHERS: Final = "another process has taken it"
-_LEFT: Final = "the scorer was shut down: the unit is in the spool"
+_JOBS_PER_TURN: Final = 8
+"""Number of jobs after which a worker yields to the loop's other tasks, if each of the jobs ends immediately."""
+_TAKEN_ELSEWHERE: Final = "another process has taken it"
+_LEFT_IN_SPOOL: Final = "the scorer was shut down: the unit is in the spool"
 
 
 @dataclass(eq=False, repr=False)
 class ScoringEngine:
-    """Runs workers on the process's loop. A worker makes jobs of sampled units, scores them, and posts each score on arrival.
+    """Makes jobs of sampled units, and runs workers on the process's loop that score them; each score is posted on arrival.
 
     Jobs are made only a little ahead of the workers, so that the content of a traffic burst is not rendered during the burst. A
-    unit needs no worker while its metrics only wait: as many units as the queue holds may wait for judges. Whatever happens to
-    a job, its place in the queue is released, and its end is posted. With a ``DurableQueue`` scores are stored before they are
-    posted: after a crash they are emitted again, and no judge is asked again.
+    unit needs no worker while its metrics only wait: as many units as the queue has places may wait for judges. Whatever
+    happens to a job, its place in the queue is released, and its end is posted. With a ``DurableQueue``, scores are stored
+    before they are posted: after a crash they are emitted again, and no judge is asked again.
 
     Attributes:
+        queue: queue of jobs.
+        builder: makes jobs.
         evaluation: returns the evaluation that scores a unit. Called on the loop.
         post: posts scores of a job to the span thread. Called on any thread.
-        made: passes the samples of a unit to the span thread, if an observer is interested. Called on any thread.
-        came: passes a job from another process to the span thread, before its scores. Called on any thread.
-        ended: called on the loop thread with a job that has ended here, and all its scores, except inner units; must not
+        on_samples: passes the samples of a unit to the span thread, if an observer is interested. Called on any thread.
+        on_foreign_job: passes a job from another process to the span thread, before its scores. Called on any thread.
+        on_end: called on the loop thread with a job that has ended here, and all its scores; not for inner units. Must not
             block. None = no call.
-        sources: score sources that get every job that is begun; the sources stop with the workers.
-        workers: maximum number of jobs with metrics that compute; the same number of further jobs is made ahead.
-        turns: turns of the loop's thread, after which it yields to the application; None = it never yields.
-        passing: units that are not on the disk yet, if the queue is shared.
+        sources: score sources that get each job that begins; the sources stop with the workers.
+        workers: maximum number of jobs with metrics that compute; as many further jobs are made ahead.
+        turns: bounds the time for which the loop runs without a rest for the application; None = without bound.
+        in_transit: units that a `DurableQueue` does not have on the disk yet.
     """
 
     queue: Queue
-    pipeline: JobBuilder
+    builder: JobBuilder
     evaluation: Callable[[Unit], Evaluation]
     _: KW_ONLY
     post: Callable[[JobResult], None]
-    made: Callable[[Unit, Samples], None] = lambda unit, samples: None
-    came: Callable[[Job], None] = lambda job: None
-    ended: Callable[[Job, Sequence[Score]], None] | None = None
+    on_samples: Callable[[Unit, Samples], None] = lambda unit, samples: None
+    on_foreign_job: Callable[[Job], None] = lambda job: None
+    on_end: Callable[[Job, Sequence[Score]], None] | None = None
     sources: Sequence[ScoreSource] = ()
     workers: int = 32
     turns: Turns | None = None
 
     def __post_init__(self) -> None:
-        self._shared = self.queue if isinstance(self.queue, DurableQueue) else None
-        self.passing = UnitsInTransit()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: deque[SampledUnit] = deque()
-        self._begun: set[ActiveJob] = set()
-        self._undecided: dict[UnitKey, ActiveJob] = {}
-        self._makers: set[asyncio.Task[None]] = set()
-        self._ahead = 0
-        self._slow = 0
-        self._resting: asyncio.TimerHandle | None = None
+        self._durable = self.queue if isinstance(self.queue, DurableQueue) else None
+        self.in_transit = UnitsInTransit()
+        self._tasks: list[asyncio.Task[None]] = []  # the workers
+        self._waiting: deque[SampledUnit] = deque()  # units without a job
+        self._active: set[ActiveJob] = set()
+        self._undecided: dict[UnitKey, ActiveJob] = {}  # jobs for which further metrics may be decided on
+        self._makers: set[asyncio.Task[None]] = set()  # each makes a job with hooks
+        self._ahead = 0  # jobs that are being made, or wait for a worker
+        self._slow = 0  # makers with hooks slower than ``_MAX_DELAY_S``
+        self._rest_timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        if self._shared is not None:
-            self._shared.on_result(self._on_put)
+        if self._durable is not None:
+            self._durable.on_result(self._on_put)
 
     def begin(self) -> None:
         """Start to take jobs of other processes, before this process has a unit. Thread-safe."""
         loop.call_soon(self._start)
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
-        """Take sampled units with reserved places in the queue, and wake the loop once for all. Call on the span thread."""
-        if self._shared is not None:
-            self.passing.begin([unit.unit for unit in sampled if unit.decisions])
+        """Accept sampled units with reserved places in the queue, and wake the loop once. Call on the span thread."""
+        if self._durable is not None:
+            self.in_transit.add([unit.unit for unit in sampled if unit.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
-        """Take further decisions on units that have their first scores, and wake the loop once. Call on the span thread."""
+        """Accept the decisions of further metrics on active units, and wake the loop once. Call on the span thread."""
         loop.call_soon(self._accept_rest, decided)
 
     def hand_back(self, timeout_s: float) -> None:
-        """Begin no more jobs of a shared queue, so that other processes take them. Call on any thread but the loop's."""
-        if self._shared is not None and self._tasks:
+        """Begin no more jobs of a durable queue, so that other processes take them. Call on any thread but the loop's."""
+        if self._durable is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
 
     async def _hand_back(self) -> None:
         for job in self.queue.close():
-            if self._shared is not None and not job.delegated:  # a delegated one has not become eligible here yet
-                self.post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
+            if self._durable is not None and not job.delegated:  # a delegated unit is not eligible here yet
+                self.post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT_IN_SPOOL))
 
     def stop(self, timeout_s: float) -> None:
-        """Cancel the workers and empty the queue; tasks that swallow the cancellation are abandoned. Call on any thread but the
-        loop's.
-        """
+        """Cancel the workers and empty the queue; a task that does not end is abandoned. Call on any thread but the loop's."""
         self._stopped = True
         if self._tasks:
             with suppress(TimeoutError):
@@ -163,20 +164,20 @@ class ScoringEngine:
         tasks, self._tasks = [*self._tasks, *self._makers], []
         for task in tasks:
             task.cancel()
-        for begun in self._begun:
-            begun.job.give_up()
-            begun.free_worker()  # its timer would end the job as one that failed
+        for active in self._active:
+            active.running.give_up()
+            active.free_worker()  # otherwise the timer would end the job as failed
         for source in self.sources:
             source.give_up()
         await wait_for_cancelled()
-        for begun in list(self._begun):
-            if self._shared is not None:
-                self._lose(begun, _LEFT)
+        for active in list(self._active):
+            if self._durable is not None:
+                self._drop(active, _LEFT_IN_SPOOL)
                 continue
-            begun.job.add_unused()
-            self._post_scores(begun)
-            self._report_end(begun)
-            self._leave(begun)
+            active.running.add_unused()
+            self._post_scores(active)
+            self._report_end(active)
+            self._release(active)
         for source in self.sources:
             source.stop()
         await self._hand_back()
@@ -187,8 +188,8 @@ class ScoringEngine:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self.workers)]
-            if self._shared is not None:
-                self._shared.begin()
+            if self._durable is not None:
+                self._durable.begin()
 
     def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         self._start()
@@ -197,12 +198,12 @@ class ScoringEngine:
 
     def _accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
         for key, decisions in decided.items():
-            begun = self._undecided.pop(key, None)
-            if begun is not None:  # None: the unit was abandoned meanwhile
-                rest = replace(begun.job.job, decisions=decisions).without_scored()
-                self.evaluation(rest.unit).begin_rest(rest.decisions, begun.job)
+            active = self._undecided.pop(key, None)
+            if active is not None:  # None: the job has ended meanwhile
+                rest = replace(active.running.job, decisions=decisions).without_scored()
+                self.evaluation(rest.unit).begin_rest(rest.decisions, active.running)
                 self._begin_sources(rest)
-                self._changed(begun)
+                self._on_change(active)
 
     def _begin_sources(self, job: Job) -> None:
         if not job.unit.revision and job.unit.inner is None:  # sources score only the first revision of a root
@@ -213,59 +214,59 @@ class ScoringEngine:
         if not self._waiting:
             return
         with suppress_tracing():  # a filter or a redactor may call a model
-            while self._waiting and not self._rests():
-                # Jobs are made in order, except that they overtake slow jobs.
-                may_make = self._ahead < self.workers and len(self._makers) == self._slow < _MOST_SLOW
+            while self._waiting and not self._is_resting():
+                all_makers_are_slow = len(self._makers) == self._slow  # jobs are made in order, but overtake slow ones
+                may_make = self._ahead < self.workers and all_makers_are_slow and self._slow < _MAX_SLOW
                 if not (may_make or self._stopped):
                     return
-                self._take(self._waiting.popleft())
+                self._begin_making(self._waiting.popleft())
                 yield_gil()
 
-    def _rests(self) -> bool:
-        """Whether the loop yields to the application for a while. The few jobs that have begun continue."""
-        if self._resting is None and self.turns is not None and (rest_s := self.turns.rest_s()):
-            self._resting = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
-        return self._resting is not None and not self._stopped
+    def _is_resting(self) -> bool:
+        """Whether no job is made for a while, so that the application has the CPU. Active jobs continue."""
+        if self._rest_timer is None and self.turns is not None and (rest_s := self.turns.rest_s()):
+            self._rest_timer = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
+        return self._rest_timer is not None and not self._stopped
 
     def _end_rest(self) -> None:
-        self._resting = None
+        self._rest_timer = None
         self._make_jobs()
 
-    def _take(self, sampled: SampledUnit) -> None:
+    def _begin_making(self, sampled: SampledUnit) -> None:
         if self._stopped:
             self.queue.cancel(sampled.size_bytes)
-            self.passing.over(sampled.unit)
+            self.in_transit.remove(sampled.unit)
             return
         self._ahead += 1
-        if self.pipeline.box.has_hooks:
+        if self.builder.box.has_hooks:
             task = asyncio.get_running_loop().create_task(self._make(sampled), context=suppressed_context())
             self._makers.add(task)
             return
         try:
-            self._put(sampled, self.pipeline.job(sampled))
+            self._put(sampled, self.builder.job(sampled))
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
-            self._spoilt(sampled, error)
+            self._fail(sampled, error)
 
     async def _make(self, sampled: SampledUnit) -> None:
-        """Make a job with hooks that may hang. The next jobs wait for ``_MOMENT_S``, and then overtake it."""
-        making = asyncio.ensure_future(self.pipeline.job_in_time(sampled))
-        slow = False
+        """Make a job with hooks that may hang. The next jobs wait for ``_MAX_DELAY_S``, and then overtake it."""
+        making = asyncio.ensure_future(self.builder.job_in_time(sampled))
+        is_slow = False
         try:
-            await asyncio.wait({making}, timeout=_MOMENT_S)
-            if slow := not making.done():
+            await asyncio.wait({making}, timeout=_MAX_DELAY_S)
+            if is_slow := not making.done():
                 self._slow += 1
                 self._make_jobs()
             self._put(sampled, await making)
         except BaseException as error:  # noqa: BLE001  (also if a judge cancels every task of its loop)
             making.cancel()
-            self._spoilt(sampled, error)
-        self._slow -= slow
+            self._fail(sampled, error)
+        self._slow -= is_slow
         self._makers -= {asyncio.current_task()}
         self._make_jobs()
 
     def _put(self, sampled: SampledUnit, job: Job) -> None:
         if sampled.wanted:
-            self.made(job.unit, job.samples)
+            self.on_samples(job.unit, job.samples)
         if job.decisions:
             self.queue.put(job)
         else:
@@ -273,23 +274,23 @@ class ScoringEngine:
             self.queue.cancel(sampled.size_bytes)
 
     def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
-        """Make the next job, because this job was put. If the queue gave an outcome, this job ends with it."""
+        """Make the next job, because the queue has put this job, or has ended it with an outcome."""
         self._ahead -= 1
         if outcome is not None:
             self.post(JobResult(job.unit, (), rest=outcome, reason=reason))
-        self.passing.over(job.unit)
+        self.in_transit.remove(job.unit)
         self._make_jobs()
 
-    def _spoilt(self, sampled: SampledUnit, error: BaseException) -> None:
+    def _fail(self, sampled: SampledUnit, error: BaseException) -> None:
         self._ahead -= 1
         self.queue.cancel(sampled.size_bytes)
-        self.passing.over(sampled.unit)
+        self.in_transit.remove(sampled.unit)
         if self._stopped:
             return
         log_internal_error("make a job", error)
         unit = sampled.unit.without_content()
         if sampled.wanted:
-            self.made(unit, Samples(outcome=Outcome.METRIC_ERROR, reason="making the job failed"))
+            self.on_samples(unit, Samples(outcome=Outcome.METRIC_ERROR, reason="making the job failed"))
         if sampled.decisions:
             self.post(JobResult(unit, ()))
 
@@ -297,13 +298,13 @@ class ScoringEngine:
         for jobs in count(1):
             try:
                 job = await self.queue.get()
-                if self._shared is None:  # otherwise `_on_put` has counted it
+                if self._durable is None:  # otherwise `_on_put` has counted it
                     self._ahead -= 1
                     self._make_jobs()
                 worker = self._begin(job)
                 if worker is not None:
                     await worker
-                elif jobs % _IN_A_TURN == 0:
+                elif jobs % _JOBS_PER_TURN == 0:
                     await asyncio.sleep(0)
             except asyncio.CancelledError:
                 if self._stopped:
@@ -311,112 +312,116 @@ class ScoringEngine:
             yield_gil()
 
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
-        """Begin a job. Return a future that is done when the job no longer needs a worker; None if the job has ended."""
-        begun = ActiveJob()
+        """Begin a job. Return a future that is done when the job needs no worker any more; None if it has ended already."""
+        active = ActiveJob()
         if job.delegated:
-            self.came(job)
+            self.on_foreign_job(job)
             job = job.without_scored()
-        begun.job = self.evaluation(job.unit).begin(job, lambda: self._changed(begun))
-        begun.job.scores += job.scored
-        self._begun.add(begun)
+        active.running = self.evaluation(job.unit).begin(job, lambda: self._on_change(active))
+        active.running.scores += job.scored
+        self._active.add(active)
         if job.undecided is not None:
-            self._undecided[job.unit.key] = begun
-        if not begun.job.is_over:
+            self._undecided[job.unit.key] = active
+        if not active.running.is_over:
             loop = asyncio.get_running_loop()
-            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._end_stay, begun)
+            active.worker = loop.create_future()
+            active.stay_timer = loop.call_later(_MIN_STAY_S, self._end_stay, active)
         self._begin_sources(job)
-        self._changed(begun)
-        return begun.worker
+        self._on_change(active)
+        return active.worker
 
-    def _end_stay(self, begun: ActiveJob) -> None:
-        begun.staying = None
-        self._changed(begun)
+    def _end_stay(self, active: ActiveJob) -> None:
+        active.stay_timer = None
+        self._on_change(active)
 
-    def _changed(self, begun: ActiveJob) -> None:
-        if begun.job.is_over:
-            self._end(begun)
+    def _on_change(self, active: ActiveJob) -> None:
+        if active.running.is_over:
+            self._end(active)
             return
-        if begun.job.scores and not begun.posting:
-            begun.posting = True  # all scores that are in at the end of this turn of the loop
-            asyncio.get_running_loop().call_soon(self._post_scores, begun)
-        if begun.staying is None and not begun.job.computes:
-            begun.free_worker()
+        if active.running.scores and not active.posting:
+            active.posting = True  # posts all scores that arrive in this turn of the loop together
+            asyncio.get_running_loop().call_soon(self._post_scores, active)
+        if active.stay_timer is None and not active.running.computes:
+            active.free_worker()
 
-    def _post_scores(self, begun: ActiveJob) -> None:
-        begun.posting = False
-        if begun in self._begun and (scores := begun.job.take()):
-            job = begun.job.job
-            self._publish_kept(begun, JobResult(job.unit, scores, job.samples.attributes(), over=False))
+    def _post_scores(self, active: ActiveJob) -> None:
+        active.posting = False
+        if active in self._active and (scores := active.running.take()):
+            job = active.running.job
+            self._save_and_post(active, JobResult(job.unit, scores, job.samples.attributes(), over=False))
 
-    def _end(self, begun: ActiveJob) -> None:
-        job, scores = begun.job.job, begun.job.take()
-        self._leave(begun)
-        self._publish_kept(begun, JobResult(job.unit, scores, job.samples.attributes()))
+    def _end(self, active: ActiveJob) -> None:
+        job, scores = active.running.job, active.running.take()
+        self._release(active)
+        self._save_and_post(active, JobResult(job.unit, scores, job.samples.attributes()))
 
-    def _publish_kept(self, begun: ActiveJob, result: JobResult) -> None:
-        """Post scores; with a shared queue, after they are stored."""
-        if self._shared is not None or self.ended is not None:
-            begun.posted += result.scores
-        if self._shared is None:
-            self._publish(begun, result)
+    def _save_and_post(self, active: ActiveJob, result: JobResult) -> None:
+        """Post scores; with a durable queue, after they are stored."""
+        if self._durable is not None or self.on_end is not None:
+            active.posted += result.scores
+        if self._durable is None:
+            self._post(active, result)
             return
-        self._shared.save_scores(begun.job.job, begun.posted, lambda kept: self._on_saved(begun, result, kept=kept))
+        self._durable.save_scores(
+            active.running.job, active.posted, lambda saved: self._on_saved(active, result, saved=saved)
+        )
 
-    def _on_saved(self, begun: ActiveJob, result: JobResult, *, kept: bool) -> None:
-        if kept and not begun.lost:
-            self._publish(begun, result)
-        elif not begun.lost:
-            begun.job.give_up()
-            self._lose(begun, _OTHERS)
+    def _on_saved(self, active: ActiveJob, result: JobResult, *, saved: bool) -> None:
+        if saved and not active.dropped:
+            self._post(active, result)
+        elif not active.dropped:
+            active.running.give_up()
+            self._drop(active, _TAKEN_ELSEWHERE)
 
-    def _publish(self, begun: ActiveJob, result: JobResult) -> None:
+    def _post(self, active: ActiveJob, result: JobResult) -> None:
         if result.over:
-            self._report_end(begun)  # first: a caller that waits for the scores finds the case collected
+            self._report_end(active)  # before the scores: a caller that waits for them finds the case collected
         self.post(result)
 
-    def _report_end(self, begun: ActiveJob) -> None:
-        if self.ended is not None and begun.job.job.unit.inner is None:
-            self.ended(begun.job.job, begun.posted)
+    def _report_end(self, active: ActiveJob) -> None:
+        if self.on_end is not None and active.running.job.unit.inner is None:
+            self.on_end(active.running.job, active.posted)
 
-    def _lose(self, begun: ActiveJob, reason: str) -> None:
-        """Drop a job that another process has taken; that process makes the scores that were not posted."""
-        begun.lost = True
-        if begun in self._begun:
-            self._leave(begun)
-        self.post(JobResult(begun.job.job.unit, (), rest=Outcome.DELEGATED, reason=reason))
+    def _drop(self, active: ActiveJob, reason: str) -> None:
+        """End a job as ``delegated``: another process makes the scores that were not posted."""
+        active.dropped = True
+        if active in self._active:
+            self._release(active)
+        self.post(JobResult(active.running.job.unit, (), rest=Outcome.DELEGATED, reason=reason))
 
-    def _leave(self, begun: ActiveJob) -> None:
-        self._begun.discard(begun)
-        self._undecided.pop(begun.job.job.unit.key, None)
-        begun.free_worker()
+    def _release(self, active: ActiveJob) -> None:
+        self._active.discard(active)
+        self._undecided.pop(active.running.job.unit.key, None)
+        active.free_worker()
         try:
-            self.queue.ack(begun.job.job)
+            self.queue.ack(active.running.job)
         except Exception as error:  # noqa: BLE001  (a user's queue)
             log_internal_error("release a place in the queue", error)
 
 
 @dataclass(slots=True, eq=False)
 class ActiveJob:
-    """A job that has begun.
+    """A job that has begun, and its worker.
 
     Attributes:
         worker: future that the job's worker awaits; None if the job ended immediately.
-        staying: timer until which the worker stays in any case; None after that time.
+        stay_timer: timer until which the worker stays in any case; None after that time.
         posting: whether scores are about to be posted.
-        posted: the scores so far, if a durable queue or ``ended`` needs all of them.
-        lost: whether another process has taken the job.
+        posted: the scores so far, if a durable queue or ``on_end`` needs all of them.
+        dropped: whether another process scores the job.
+        running: the job with its metrics.
     """
 
     worker: asyncio.Future[None] | None = None
-    staying: asyncio.TimerHandle | None = None
+    stay_timer: asyncio.TimerHandle | None = None
     posting: bool = False
     posted: list[Score] = field(default_factory=list)
-    lost: bool = False
-    job: RunningJob = field(init=False)
+    dropped: bool = False
+    running: RunningJob = field(init=False)
 
     def free_worker(self) -> None:
         """Release the worker for another unit."""
-        if self.staying is not None:
-            self.staying.cancel()
+        if self.stay_timer is not None:
+            self.stay_timer.cancel()
         if self.worker is not None and not self.worker.done():
             self.worker.set_result(None)

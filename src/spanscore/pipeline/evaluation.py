@@ -1,4 +1,4 @@
-"""Scores jobs: every metric of a job concurrently, each with its deadline. A failure is a score without a value."""
+"""``Evaluation`` runs all metrics of a job concurrently, each with a deadline. A failure is a score without a value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanscore.protocols import Metric
 _THREADS = 2
 """Maximum number of metrics that compute at the same time. More threads contend for the GIL, and are not faster."""
 _TURNS = 10
-"""Turns of the loop after which a cancelled metric has recorded its open questions: one turn for each task in between."""
+"""Turns of the loop after which a cancelled metric has recorded its open questions: each task below it takes one turn."""
 _SHUT_DOWN = "the scorer was shut down while its judge was asked"
 _DISABLED = Samples(outcome=Outcome.FILTERED, reason="disabled")
 
@@ -37,7 +37,8 @@ def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
 
 def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]:
     """Return kind of sample → ((account, first field of the questions), number of questions); empty without a judge.
-    Questions with equal account and field share a beginning that the provider caches.
+
+    Questions to one account about one sample with the same first field have the same beginning, which the provider caches.
     """
     judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
     if judge is None or beginning is None:
@@ -59,22 +60,23 @@ def quota_of(metric: Metric) -> Hashable:
 
 
 async def wait_for_cancelled() -> None:
-    """Wait until cancelled metrics have recorded the questions they had sent."""
+    """Wait until cancelled metrics have recorded the questions that they had sent."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
 @dataclass(eq=False, repr=False)
 class Evaluation:
-    """Scores jobs: every metric of a job concurrently, each with its deadline. Call on the loop thread.
+    """Runs all metrics of a job concurrently, each with a deadline. Call on the loop thread.
 
     Attributes:
-        timeout_s: seconds that one metric may work on one sample, without the time in which all its open questions or the score
-            itself wait; a metric's own ``timeout_s`` overrides it.
-        budget_ledger: budgets that pay the metrics' questions; None = no budget is set.
-        at_once: maximum concurrent scores of a metric without a known judge, which may call its own service; None = unlimited.
-        transcribes: whether scores carry the questions to judges.
-        quotes: whether these questions carry prompts and answers.
+        metrics: name → metric.
+        timeout_s: seconds that one metric may work on one sample; a metric's own ``timeout_s`` overrides it. The time does not
+            count in which the score waits for its place, or all its open questions wait to be sent.
+        budget_ledger: budgets that pay the metrics' questions; None = no budget.
+        at_once: maximum concurrent scores of a metric without a known judge, which may call a service; None = unlimited.
+        transcribes: whether a score contains the questions to its judge, for `JudgeSpans`.
+        quotes: whether these questions contain prompts and answers.
         disabled: whether every score is ``filtered``, and no metric is called.
     """
 
@@ -107,14 +109,15 @@ class Evaluation:
     def begin(self, job: Job, on_change: Callable[[], None]) -> RunningJob:
         """Begin every metric that sampled the job's unit.
 
-        ``on_change`` is called when a score arrives after this method has returned. Earlier scores are in ``scores``.
+        ``on_change`` is called when a score arrives after this method has returned. Scores that arrive earlier are in
+        ``RunningJob.scores``.
         """
         at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)
         return at_work
 
     def begin_rest(self, decisions: Mapping[str, Decision], at_work: RunningJob) -> None:
-        """Begin the metrics that were decided on after a job's first scores, as ``begin`` does; ``decisions`` may be empty."""
+        """Begin the metrics that were decided on after a job's first scores; ``decisions`` may be empty."""
         at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
         at_work.undecided = False
         self._begin_each(decisions, at_work)
@@ -132,7 +135,7 @@ class Evaluation:
                 at_work.take_in(name, _broken(name, error))
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
-        """Yield one score per metric of a job without further decisions to come, in the order of completion."""
+        """Yield one score per metric of a job, in the order of completion. No further metric of the job may be decided on."""
         changed = asyncio.Event()
         at_work = self.begin(job, changed.set)
         try:
@@ -203,7 +206,15 @@ class Evaluation:
 
 @dataclass(slots=True, eq=False)
 class RunningMetric:
-    """A metric that is scoring a sample, and its judge calls so far."""
+    """A metric that is scoring a sample.
+
+    Attributes:
+        timeout_s: seconds of work that it may take.
+        calls: its judge calls so far.
+        score_context: context of its judge's questions.
+        slot: its place among the concurrent scores of the metric; None = no limit.
+        task: task that returns the score.
+    """
 
     metric: Metric
     timeout_s: float
@@ -219,7 +230,7 @@ class RunningMetric:
         return _name_searched_places(self.task.result(), self.metric, samples)
 
     def late(self) -> Score:
-        """Return the score of a metric that took too long."""
+        """Return the score for a metric that exceeded its time."""
         reason = f"no score within {self.timeout_s:g} s"
         return _unscored(self.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(self.calls))
 
@@ -229,8 +240,9 @@ class RunningJob:
     """A job with its metrics, which run concurrently. Call on the loop thread.
 
     Attributes:
-        scores: scores that have arrived and were not taken.
-        undecided: whether further metrics may begin.
+        job: the job.
+        undecided: whether further metrics may begin, after the scores of condition metrics.
+        scores: scores that have arrived and that ``take`` has not returned.
     """
 
     job: Job
@@ -243,7 +255,7 @@ class RunningJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether all scores have arrived."""
+        """Whether all scores have arrived, and no further metric may begin."""
         return not self._unfinished and not self._late_metrics and not self.undecided
 
     @property
@@ -252,12 +264,12 @@ class RunningJob:
         return any(running.metric.cpu_bound for running, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
-        """Return the scores that have arrived and were not taken yet."""
+        """Return and remove the scores that have arrived."""
         taken, self.scores = self.scores, []
         return taken
 
     def take_in(self, name: str, score: Score, source: str | None = None) -> None:
-        """Add the score of a metric under its name in this scorer; ``source`` applies to a score without a source."""
+        """Add a score of the metric ``name``; ``source`` is the source of a score that has none."""
         decision = self.job.decisions[name]
         self.scores.append(
             change_score(
@@ -273,7 +285,7 @@ class RunningJob:
         )
 
     def follow(self, name: str, running: RunningMetric) -> None:
-        """Add the score of a metric when it arrives, or at the metric's deadline."""
+        """Arrange that the score of a running metric is added when it arrives, or at the metric's deadline."""
         deadline = Deadline(running.score_context, running.timeout_s, lambda: self._late(name))
         self._unfinished[name] = running, deadline
         running.task.add_done_callback(lambda _: self._ended(name))
@@ -288,7 +300,7 @@ class RunningJob:
             running.task.cancel()
 
     def add_unused(self) -> None:
-        """Add scores with the outcome ``shutdown`` for the calls of cancelled metrics, which may be billed.
+        """Add a score ``shutdown`` for each cancelled metric with judge calls, because the provider may bill these calls.
 
         Call it after ``wait_for_cancelled``.
         """
@@ -332,13 +344,13 @@ class RunningJob:
 
 
 def _record_calls_of(score_context: ScoreContext) -> list[JudgeCall]:
-    """Assign every question in this context, which belongs to one task, to a score; return the list of its calls."""
+    """Assign all questions in the present context, which one task has, to a score; return the list for its calls."""
     ask_for(score_context)
     return record_calls()
 
 
 def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
-    """Return the required fields that a metric's sample lacks; if there is no sample, the kinds of samples it accepts."""
+    """Return the required fields that a metric's sample lacks; without a sample, the kinds of samples that it accepts."""
     sample = _sample_for(metric, samples)
     if sample is None:
         return tuple(metric.requires)
@@ -347,7 +359,7 @@ def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
 
 
 def _kind_for(metric: Metric, samples: Samples) -> str | None:
-    """Return the kind of sample that a metric is asked about; None if there is no such sample."""
+    """Return the kind of sample that a metric scores, a conversation first; None without a sample of a required kind."""
     if samples.multi_turn is not None and "multi_turn" in metric.requires:
         return "multi_turn"
     return "single_turn" if samples.single_turn is not None and "single_turn" in metric.requires else None
@@ -359,7 +371,7 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
 
 
 def _name_searched_places(score: Score, metric: Metric, samples: Samples) -> Score:
-    """Return a score. If a field was missing, its reason names the searched places."""
+    """Return a score; for ``missing_field`` with the searched places in its reason."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
     missing = absent_fields(metric, samples)
@@ -396,7 +408,7 @@ def _broken(name: str, error: BaseException) -> Score:
 
 
 def _unknown(name: str, samples: Samples) -> Score:
-    """Return the score of a metric that this process lacks; an outcome of the samples, such as ``too_late``, has priority."""
+    """Return the score of a metric that this process lacks. An outcome of the samples, such as ``no_sample``, has priority."""
     if (outcome := samples.outcome) is not None:
         kind = outcome.value if outcome.failed else None
         return Score(metric=name, version="", outcome=outcome, reason=samples.reason or outcome.value, error_type=kind)
@@ -429,11 +441,12 @@ class MetricSlot:
 
 @dataclass(slots=True)
 class Deadline:
-    """Calls ``late`` when the work on a score has taken the score's time. Call on the loop thread.
+    """Calls ``late`` when the work on a score exceeds its time. Call on the loop thread.
 
     Attributes:
-        score_context: context of the score. ``is_waiting`` of the context stops the time.
+        score_context: context of the score. While its ``is_waiting`` is true, no time passes.
         left_s: remaining seconds of work.
+        late: function to call.
     """
 
     score_context: ScoreContext
@@ -446,7 +459,7 @@ class Deadline:
         self.update()
 
     def update(self) -> None:
-        """Stop or resume the time, because the score has begun or ended a wait."""
+        """Stop or resume the time, after the score has begun or ended a wait."""
         if self._timer is None and not self.score_context.is_waiting:
             self._timer = self._loop.call_later(self.left_s, self.late)
         elif self._timer is not None and self.score_context.is_waiting:
@@ -454,7 +467,7 @@ class Deadline:
             self.stop()
 
     def stop(self) -> None:
-        """Stop until the next ``update``."""
+        """Stop the time until the next ``update``."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Values that a reload replaces: a unit keeps the value in force at its start, and receivers use the sampler in force."""
+"""Values that a reload of the configuration replaces: a unit keeps the value that was in force when it began."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from spanscore.pipeline.sampling import RateSampler
 
 T = TypeVar("T")
 WHOLE_TRACE: Final = 0
-"""Span id in the key of an open unit if its root is not certain yet. The key then means every unit of the trace."""
+"""Span id in the key of an open unit without a certain root yet. Such a key means each unit of the trace."""
 
 
 class ValueInForce(Generic[T]):
-    """A value that a reload replaces. A unit that is open at the reload keeps the value that it began with.
+    """A value that a reload replaces. A unit that is open at the reload keeps its earlier value.
 
     ``change`` and ``join`` run on the span thread, ``of`` on any thread.
 
     Attributes:
-        now: value of the units that begin now.
+        now: value for units that begin now; never false.
     """
 
     def __init__(self, now: T) -> None:
@@ -28,7 +28,7 @@ class ValueInForce(Generic[T]):
 
     @property
     def earlier(self) -> Collection[T]:
-        """The earlier values, one for each open unit that has one."""
+        """The earlier values that open units keep, one for each such unit."""
         return self._earlier.values()
 
     def of(self, key: UnitKey) -> T:
@@ -41,7 +41,7 @@ class ValueInForce(Generic[T]):
     def change(self, value: T, open_units: Iterable[UnitKey]) -> None:
         """Replace the value for units that begin from now on, and forget the values of units that have ended. O(open units).
 
-        ``value`` is true. With the present value, only values of ended units are forgotten.
+        ``value`` may be the present value: then the call only forgets the values of ended units.
         """
         self._earlier = {key: own for key in open_units if (own := self.of(key)) is not value}
         self.now = value
@@ -53,17 +53,17 @@ class ValueInForce(Generic[T]):
 
 
 class SamplerInForce:
-    """The functions of the sampler in force, by which receivers decide on roots that begin.
+    """The methods of the sampler in force, by which receivers decide on roots that begin.
 
-    A call costs no more than a call of the sampler itself, except while units of an earlier sampler are open. The receiver may
-    then not know yet which of the samplers decides on the unit, so it keeps each unit that one of them could sample.
+    While units of an earlier sampler are open, it is uncertain which sampler will decide on a root, so ``could_sample`` is true
+    if any of the samplers could sample the unit. At all other times a call costs no more than a call of the sampler itself.
     """
 
     def __init__(self, sampler: RateSampler) -> None:
         self.use(sampler)
 
     def use(self, sampler: RateSampler, earlier: Collection[RateSampler] = ()) -> None:
-        """Use a sampler from now on; ``earlier`` samplers decide on units that are open. Thread-safe."""
+        """Use a sampler from now on; the ``earlier`` samplers still decide on open units. Thread-safe."""
         self.could_sample, self.preview_trace, self.decide = sampler.could_sample, sampler.preview_trace, sampler.decide
         samplers = dict.fromkeys([sampler, *earlier])
         if len(samplers) > 1:

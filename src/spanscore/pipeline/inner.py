@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.core.span import InnerGroup, InnerKind, SamplingContext, SpanData, Unit, UnitKey
-from spanscore.pipeline.decisions import UnitBooks
+from spanscore.pipeline.decisions import UnitDecider
 from spanscore.pipeline.sampling import RateSampler
 
 _OPERATIONS: Final[Mapping[InnerKind, Set[str]]] = {
@@ -28,13 +28,13 @@ _NAMES: Final[Mapping[InnerKind, str]] = {
 def find_inner_units(unit: Unit, entries: Mapping[InnerGroup, Sequence[str]]) -> list[Unit]:
     """Return the inner units of a closed unit, in the order of their starts; empty if its root is unknown.
 
-    ``entries`` has the metrics of each entry of ``units.also``; the first entry that matches a span holds. The spans of an
-    inner unit are its span and all spans below it, so inner units may contain each other.
+    ``entries`` maps each entry of ``units.also`` to the metrics that score its units. If several entries match a span, the
+    first applies. The spans of an inner unit are its span and all spans below it, so inner units may contain each other.
     """
     root = unit.root
     matches = [] if root is None else [(span, _group_of(span, entries)) for span in unit.spans if span is not root]
-    members = [(span, group) for span, group in matches if group is not None]
-    if not members:
+    inner_roots = [(span, group) for span, group in matches if group is not None]
+    if not inner_roots:
         return []
     position = {id(span): at for at, span in enumerate(unit.spans)}
     below = _children(unit)
@@ -46,7 +46,7 @@ def find_inner_units(unit: Unit, entries: Mapping[InnerGroup, Sequence[str]]) ->
             eligible_metrics=frozenset(entries[group]) - unit.shared,
             inner=group,
         )
-        for span, group in members
+        for span, group in inner_roots
     ]
 
 
@@ -62,29 +62,29 @@ def _group_of(span: SpanData, groups: Iterable[InnerGroup]) -> InnerGroup | None
     )
 
 
-class Books(NamedTuple):
-    """The books of one configuration.
+class Deciders(NamedTuple):
+    """The deciders of one configuration.
 
     Attributes:
-        root: books of the roots' units.
+        root: decider of the units of roots.
         entries: entry of ``units.also`` → names of the metrics that score its units, in the order of the configuration.
-        inner: entry → books of its units, in the order of the configuration; entries that only other processes have follow.
+        inner: entry → decider of its units, in the order of the configuration; then entries that only other processes have.
     """
 
-    root: UnitBooks
+    root: UnitDecider
     entries: Mapping[InnerGroup, Sequence[str]]
-    inner: Mapping[InnerGroup, UnitBooks]
+    inner: Mapping[InnerGroup, UnitDecider]
 
     def by_sampler(
         self, metrics: Sequence[str], entries: Mapping[InnerGroup, Sequence[str]], sampler: RateSampler
-    ) -> Books:
-        """Return the books of later units, with other metrics and rates of the same entries. Counts and remarks go on."""
-        inner = {group: books.by_sampler(entries.get(group, ()), sampler) for group, books in self.inner.items()}
-        return Books(self.root.by_sampler(metrics, sampler), entries, inner)
+    ) -> Deciders:
+        """Return deciders with other metrics and rates, for later units; both have the same counts, remarks and memory."""
+        inner = {group: decider.by_sampler(entries.get(group, ()), sampler) for group, decider in self.inner.items()}
+        return Deciders(self.root.by_sampler(metrics, sampler), entries, inner)
 
 
 def inner_facts(inner: Unit, around: SamplingContext) -> SamplingContext:
-    """Return the facts that decide on an inner unit: those of the closed unit around it, which was recorded or not."""
+    """Return the facts that decide on an inner unit: those of the unit around it, with the inner unit's ids."""
     span = inner.root
     return around._replace(
         key=inner.key,

@@ -1,4 +1,4 @@
-"""Makes the job of a sampled unit, which metrics score: an extractor makes samples, then the redactor and the filter apply."""
+"""``JobBuilder`` makes the job of a sampled unit: an extractor makes its samples, then redactor and filter are applied."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ REDACTORS = Registry(kind="redactor", protocol=Redactor, example="my_pkg.privacy
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
-    """Return the redactor that an entry gives: the entry itself, or the named function, or an instance of the named class.
-
-    None = no redactor.
+    """Return the redactor of an entry: the entry itself, the named function, or an instance of the named class; None without
+    an entry.
 
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.
@@ -45,12 +44,13 @@ class Hooks:
 
     Attributes:
         redactor: applied to the texts of a sample, except types and ids, and to the conversation id; not to images. If it
-            raises, hangs or returns no text, the unit ends as ``redaction_error``.
-        keep: returns whether a unit is scored. It gets the conversation of the unit, or without one the single turn. If it
-            returns false or raises, the unit ends as ``filtered``; if it hangs, as ``metric_error``.
+            raises, hangs or returns no text, the unit ends as ``redaction_error``. None = no redaction.
+        keep: the filter, which returns whether a unit is scored. Its argument is the unit's conversation, or the single turn if
+            there is no conversation. If it returns false or raises, the unit ends as ``filtered``; if it hangs, as
+            ``metric_error``. None = each unit is scored.
 
     Raises:
-        ConfigurationError: a hook is a coroutine function. Its result is never awaited, and a coroutine counts as true.
+        ConfigurationError: a hook is a coroutine function. Its result would not be awaited, and a coroutine counts as true.
     """
 
     redactor: Redactor | None = None
@@ -62,7 +62,7 @@ class Hooks:
                 raise ConfigurationError(f"{name} is a coroutine function, which is never awaited: remove its async")
 
     def within(self, box: Timebox) -> Hooks:
-        """Return the same hooks, with deadlines."""
+        """Return the same hooks with the deadline of a box."""
         redactor, keep = self.redactor, self.keep
         if redactor is not None:
             redactor = box.hook(redactor, "the redactor", Outcome.REDACTION_ERROR)
@@ -72,7 +72,7 @@ class Hooks:
         return Hooks(redactor, keep)
 
     def apply(self, samples: Samples, *, redacted: bool = False) -> Samples:
-        """Return the redacted samples, or the outcome that ends them; ``redacted`` samples are only filtered.
+        """Return the redacted samples, or samples with the outcome that ends the unit; ``redacted`` samples are only filtered.
 
         Raises:
             HookTimeout: a hook hangs; nothing else is raised.
@@ -136,7 +136,7 @@ class JobBuilder:
     """Makes a job from a sampled unit. Has no side effects, except those of the hooks.
 
     Attributes:
-        dialects: extractors, tried in order; the first that accepts the unit's root makes the samples.
+        dialects: extractors in order; the first that accepts the unit's root makes the samples.
         hooks: redactor and filter, applied to the samples.
         box: runs functions of the user with a deadline.
         kinds: kinds of units to score; others are ``filtered``. Inner units are not affected.
@@ -155,7 +155,7 @@ class JobBuilder:
         """Make the job on a thread of ``box``.
 
         If a function of the user hangs, the unit ends as ``redaction_error`` (the redactor), ``metric_error`` (the filter) or
-        ``no_sample`` (an extractor). Its conversation id is then removed, unless the unit came redacted.
+        ``no_sample`` (an extractor). Its conversation id is then removed, unless the unit was redacted before.
         """
         try:
             return await self.box.run_async(lambda: self.job(sampled))

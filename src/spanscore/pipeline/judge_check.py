@@ -1,4 +1,4 @@
-"""``JudgeCheckRuns`` scores labelled samples on a schedule, and detects a changed judge by comparing with its first answers.
+"""``JudgeCheckRuns`` scores labelled samples on a schedule, and compares with the first answers to detect a changed judge.
 
 The statistics are in ``monitoring/judge_check_runs.py``.
 """
@@ -48,11 +48,11 @@ class JudgeCheckCase(NamedTuple):
 
 
 def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[JudgeCheckCase, ...]:
-    """Return the labelled samples of a judge check's file, without duplicates.
+    """Return the labelled samples of a judge check's file, each sample once.
 
     Raises:
-        ConfigurationError: the file cannot be read, has no sample, or has a label that is neither pass nor fail for one of the
-            watched metrics.
+        ConfigurationError: the file cannot be read, has no sample, or has a label that is neither pass nor fail on the scale of
+            a watched metric.
     """
     read = [
         (sample.line, sample.sample, sample.human)
@@ -77,12 +77,13 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
 
 
 _FIRST_S: Final = (10.0, 60.0)
-"""Range of seconds from the first unit to the first run: not during the burst of a start, nor in all replicas at once."""
+"""Range of seconds from the first unit to the first run, to avoid the burst of a start, and a run in all replicas at once."""
 _STAND_BY_S: Final = 600.0
 """Seconds after which a waiting process checks whether the process with the runs has ended."""
-_AT_ONCE: Final = 2
+_CONCURRENT: Final = 2
 """Number of concurrent samples; all metrics of a sample are scored at once."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.SOURCE_JUDGE_CHECK)
+"""The decision on each labelled sample."""
 Prepare = Callable[[Sample], Awaitable[Samples]]
 
 
@@ -91,10 +92,12 @@ class JudgeCheckStatus:
     """The state of one metric's judge check.
 
     Attributes:
+        metric: name of the metric.
+        evaluator_version: evaluator version of the metric.
         last: comparison of the last run with the first; None before the first run has ended.
-        ran_s: seconds since the last run ended; None before the first has ended.
-        next_s: seconds until the next run begins; None during a run, before the first unit and after the end.
-        reason: latest reason for a missing score, or the fallback that answered, in the last or present run; empty if the judge
+        ran_s: seconds since the last run ended; None before the first run has ended.
+        next_s: seconds until the next run begins; None during a run, before the first unit, and after the shutdown.
+        reason: latest reason for a missing score in the last or present run, or the fallback that answered; empty if the judge
             gave every score.
         stands_by: whether another process of this machine does the runs.
         runs: whether a run is in progress.
@@ -138,22 +141,25 @@ class JudgeCheckStatus:
 class JudgeCheckRuns:
     """Scores labelled samples on a schedule, and compares each run with the first.
 
-    If processes of a machine share a baseline and watch the same evaluator versions, one of them does the runs. If that process
-    ends, another continues. Runs are outside sampling, and ``Ledger`` (``pipeline/ledger.py``) does not count them. Runs export
-    their cost, score sums with the source ``judge_check``, and three gauges. Runs use the metrics' own judges. Questions of a
-    run have lower priority than those of live units whose spans wait for scores. Runs bypass every cache, because a cache would
-    hide a changed judge. All methods run on the loop except ``copy_with_evaluation``, ``start``, ``stop``, ``states`` and
-    ``points``.
+    - Runs use the metrics' own judges, and bypass every cache, because a cache would hide a changed judge.
+    - A run's questions have lower priority than those of live units whose spans wait for scores.
+    - Runs are outside sampling, and no ledger counts them. They export their cost, score sums with the source ``judge_check``,
+      and three gauges.
+    - If processes of a machine share a baseline and watch the same evaluator versions, one of them does the runs. If that
+      process ends, another continues.
+
+    All methods run on the loop except ``copy_with_evaluation``, ``start``, ``stop``, ``states`` and ``points``.
 
     Attributes:
         metrics: name → watched metric.
-        every_s: seconds from the start of one run to that of the next.
-        first: the judges' first answers.
-        lock: lock that only one process holds; this process does the runs.
+        cases: the labelled samples.
+        every_s: seconds from the start of one run to the start of the next.
+        first: the judges' first answers, from a file.
+        lock: lock that one process has at a time; that process does the runs.
         evaluation: scores the metrics, each under the name of ``build_check_name``.
-        prepare: returns samples in the form that a judge may see.
-        record: called with each score, with the source ``judge_check``.
-        clock: seconds.
+        prepare: returns the redacted samples for a judge.
+        record: called with each score, which has the source ``judge_check``.
+        clock: returns seconds, monotonic.
     """
 
     metrics: Mapping[str, Metric]
@@ -183,37 +189,37 @@ class JudgeCheckRuns:
         return {name: metric.evaluator_version for name, metric in self.metrics.items()}
 
     def copy_with_evaluation(self, evaluation: Evaluation) -> JudgeCheckRuns:
-        """Return a copy with another evaluation, and release the lock.
+        """Return a copy with another evaluation, and release this object's lock.
 
-        In a forked child, the copy waits while the parent has the lock.
+        A forked child waits while its parent has the lock.
         """
         self.lock.release()
         return replace(self, evaluation=evaluation)
 
     def start(self) -> None:
-        """Start the runs; once in a process. Thread-safe; does not block."""
+        """Start the runs, unless they have been started. Thread-safe; does not block."""
         if self._running is None:
-            self._running = loop.submit(self._run_on())
+            self._running = loop.submit(self._run_on_schedule())
 
     def stop(self) -> None:
         """Begin no more runs, and cancel open questions. Thread-safe; does not wait."""
         if self._running is not None:
             self._running.cancel()
 
-    async def _run_on(self) -> None:
+    async def _run_on_schedule(self) -> None:
         wait_s = self.uniform(*_FIRST_S)
         try:
             while True:
                 self._due_s = self.clock() + wait_s
                 await self.sleep(wait_s)
                 self._stands_by = not self.lock.take()
-                wait_s = _STAND_BY_S if self._stands_by else await self._run_in_turn()
+                wait_s = _STAND_BY_S if self._stands_by else await self._run_once()
         finally:
             self.lock.release()
             self._due_s, self._runs = None, False
 
-    async def _run_in_turn(self) -> float:
-        """Do a run, and return the seconds until the next one."""
+    async def _run_once(self) -> float:
+        """Do a run, and return the seconds until the next run. An error of the run is logged."""
         began_s, self._due_s, self._runs = self.clock(), None, True
         try:
             await self.run()
@@ -223,24 +229,24 @@ class JudgeCheckRuns:
         return max(0.0, began_s + self.every_s - self._ended_s)
 
     async def run(self) -> None:
-        """Score all samples once, and compare. On the loop."""
+        """Score all samples once, and compare the answers with the first ones. Call on the loop."""
         answers: dict[str, dict[str, float]] = {name: {} for name in self.metrics}
         self._reasons = {}
         cases = iter(self.cases)
         with answers_kept(None):
-            await asyncio.gather(*(self._ask_each(cases, answers) for _ in range(_AT_ONCE)))
+            await asyncio.gather(*(self._ask_each(cases, answers) for _ in range(_CONCURRENT)))
 
-        def keep() -> None:
-            for name, own in answers.items():
-                self.first.keep(name, self.metrics[name].evaluator_version, own)
+        def keep_first_answers() -> None:
+            for name, of_metric in answers.items():
+                self.first.keep(name, self.metrics[name].evaluator_version, of_metric)
 
-        await asyncio.get_running_loop().run_in_executor(None, keep)  # writes a file
+        await asyncio.get_running_loop().run_in_executor(None, keep_first_answers)  # writes a file
         self._last = {name: self._compare(metric, answers[name]) for name, metric in self.metrics.items()}
 
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
             names = {build_check_name(name): name for name in self.metrics}
-            # No real unit exists; the key is derived from the sample's hash.
+            # There is no real unit; its key is the hash of the sample.
             unit = Unit(UnitKey(int(case.key, 16), 1), ())
             job = Job(unit, await self.prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self.evaluation.each(job)) as scores:
@@ -249,7 +255,7 @@ class JudgeCheckRuns:
                     self._take(replace(score, metric=name), case, answers[name])
 
     def _take(self, score: Score, case: JudgeCheckCase, answers: dict[str, float]) -> None:
-        """Record an answer. A missing answer, or an answer of a fallback, is no observation of the judge."""
+        """Record an answer of the judge; of a missing score, or the score of a fallback, only the reason is recorded."""
         if score.quality is not None and score.source is None:
             answers[case.key] = score.quality
         else:
@@ -340,16 +346,16 @@ def judge_check_runs(
     )
 
 
-def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
-    """Return a function that redacts a sample. The user's filter is not applied, because it is for live units."""
-    own = Hooks(hooks.redactor)
+def redact_for_judges(hooks: Hooks, box: Timebox) -> Prepare:
+    """Return a function that redacts samples for judges. The user's filter is not applied, because it is for live units."""
+    redacting = Hooks(hooks.redactor)
 
     async def prepare(sample: Sample) -> Samples:
         samples = Samples.of(sample)
-        if own.redactor is None:
+        if redacting.redactor is None:
             return samples
         try:
-            return await box.run_async(lambda: own.apply(samples))
+            return await box.run_async(lambda: redacting.apply(samples))
         except HookTimeout as hung:
             return Samples(outcome=hung.outcome, reason=hung.reason)
 

@@ -1,4 +1,4 @@
-"""``Ledger`` gives every unit and metric exactly one outcome; also notes, logged failures and batches of scores."""
+"""``Ledger`` gives every eligible unit exactly one outcome per metric; also remarks, the log of failures, and score batches."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _MISSING = frozenset(outcome for outcome in Outcome if outcome.missing)
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended, and implements ``Counts``.
+    """Counts the outcome of each eligible unit for each metric, and implements ``Counts``.
 
-    At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
-    is added in the step that counts it, so that no loss is left out or added twice. The methods that count one unit are
-    O(metrics); ``pending``, ``open_units`` and ``count_units`` are O(open units). All are safe from any thread, except
-    ``belongs``.
+    A unit is *open* until each of its metrics has an outcome. At any moment eligible = Σ outcomes + pending, per metric; after
+    a drain, eligible = Σ outcomes. A lost unit and its weight are added in one step, so that no loss is left out or added
+    twice. The methods that count one unit are O(metrics); ``pending``, ``open_units`` and ``count_units`` are O(open units).
+    All are safe from any thread, except ``record_compared_value``.
 
     Args:
         metrics: names of the metrics for which a unit is eligible if ``enter`` gets no names.
         compared: values of the compared releases, each with separate weights as in ``excluded``; None = no comparison.
-        source: source of all scores of this ledger, which ``settle`` counts like None. None = scores of the configured judge
-            have no source.
+        source: source that all scores of this ledger have, such as ``inner``, and that ``settle`` counts like None. None = the
+            scores of the configured judge, which have no source.
 
     Attributes:
         compared_values: open unit → its value of the compared attribute; empty without a comparison.
         refused: number of units that were rejected because the event queue was full.
-        since_s: start of the counts, seconds since the epoch: an earlier life of the process is in no count.
+        since_s: time at which the counts began at zero, with the process, seconds since the epoch.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Ledger:
         self.since_s = time()
         self.refused = 0
         self._eligible: Counter[str] = Counter()
-        self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
+        self._open: dict[UnitKey, dict[str, float]] = {}  # open unit → metric without an outcome → 1/π
         self._outcomes: Counter[tuple[str, Outcome]] = Counter()
         self._of_sources: Counter[tuple[str, Outcome, Source]] = Counter()
         self._excluded: dict[tuple[str, Outcome, Source], Weights] = {}
-        self.compared_values: dict[UnitKey, str] = {}  # open unit → compared value
+        self.compared_values: dict[UnitKey, str] = {}
         self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights as in ``excluded``
 
     def change(self, metrics: Iterable[str]) -> None:
-        """Make later units eligible for other metrics. Every count is kept, also of metrics that are left out now."""
+        """Make later units eligible for other metrics. All counts are kept, including those of removed metrics."""
         self._metrics = tuple(metrics)
 
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
-        """Make a unit eligible for these metrics; None = every metric. Returns False if the unit is already open."""
+        """Open a unit and make it eligible for these metrics; None = every metric. Returns False if it is already open."""
         with self._lock:
             if key in self._open:
                 return False
@@ -72,31 +72,34 @@ class Ledger:
                 self._eligible[metric] += 1
             return True
 
-    def belongs(self, unit: Unit) -> None:
-        """Record the compared value of an open unit, if releases are compared. Call on the span thread: it takes no lock."""
+    def record_compared_value(self, unit: Unit) -> None:
+        """Record the compared value of an open unit, if releases are compared. Call on the span thread: no lock is used."""
         if self._compared is not None and self.is_open(unit.ledger_key):
             self.compared_values[unit.ledger_key] = self._compared.of_unit(unit)
 
-    def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
-        """Record the probability π with which metrics sampled an open unit. A unit that is lost later weighs 1/π, earlier 1."""
+    def record_probabilities(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
+        """Record the probability π with which metrics sampled an open unit. A later loss weighs 1/π, an earlier loss 1."""
         with self._lock:
             waiting = self._open.get(key, {})
             waiting |= {name: 1.0 / decision.probability for name, decision in decisions.items() if name in waiting}
 
     def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
-        """Count units as eligible and ended in one step, for every metric."""
+        """Count units that were never open: eligible, with this outcome, for every metric."""
         with self._lock:
             self.refused += units if outcome is Outcome.EVENT_QUEUE_FULL else 0
-            is_missing = outcome in _MISSING  # a call less than the property, for every run that a head sampler drops
+            is_missing = (
+                outcome in _MISSING
+            )  # one call less than ``outcome.missing``, for each run that a head sampler drops
             for metric in self._metrics:
                 self._eligible[metric] += units
                 self._outcomes[metric, outcome] += units
                 if is_missing:
-                    self._lose((metric, outcome, None), None, units)
+                    self._add_excluded((metric, outcome, None), None, units)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome, and count it. Returns False, and counts nothing, if it is not open.
-        ``source`` has the meaning of ``Score.source``.
+        """Give a metric of an open unit its outcome, and count it. Returns False, and counts nothing, if it has one already.
+
+        ``source`` is the ``Score.source`` of the score.
         """
         with self._lock:
             waiting = self._open.get(key)
@@ -113,7 +116,7 @@ class Ledger:
             return True
 
     def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
-        """Give this outcome to every open metric of a unit; return their names."""
+        """Give this outcome to each metric of a unit that has none yet; return the names of these metrics."""
         with self._lock:
             waiting = self._open.pop(key, None)
             if waiting is None:
@@ -139,12 +142,12 @@ class Ledger:
             return {**dict.fromkeys(self._metrics, 0), **self._eligible}  # another process's job may have other metrics
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
-        """(metric, outcome) → number of units with that outcome; outcomes that never happened are absent."""
+        """(metric, outcome) → number of units with that outcome; outcomes without a unit are absent."""
         with self._lock:
             return self._outcomes.copy()
 
     def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, Source], int]:
-        """(metric, outcome, source) → number of units with that outcome, at one moment; source None = sampled traffic."""
+        """(metric, outcome, source) → number of units with that outcome; source None = sampled traffic."""
         with self._lock:
             counts = Counter(self._of_sources)
             for (metric, outcome), units in self._outcomes.items():
@@ -154,12 +157,12 @@ class Ledger:
             return counts
 
     def excluded(self) -> Mapping[tuple[str, Outcome, Source], Weights]:
-        """(metric, outcome, source) → weights of units that are lost, or that another source than the ledger's own scored."""
+        """(metric, outcome, source) → weights of units that are lost, or scored by a source, such as a fallback."""
         with self._lock:
             return self._excluded.copy()
 
     def lost(self) -> Mapping[str, Weights]:
-        """Metric → the sum of its weights in ``excluded``."""
+        """Metric → sum of its weights in ``excluded``."""
         weights = dict.fromkeys(self.eligible(), Weights())
         for (metric, _, _), (w, w2) in self.excluded().items():
             so_far = weights.get(metric, Weights())
@@ -167,7 +170,7 @@ class Ledger:
         return weights
 
     def count_units(self) -> UnitCounts:
-        """Return all counts of one moment. Counts read one after another do not add up, because units end meanwhile."""
+        """Return all counts at one moment. Counts that are read one after another do not add up, as units end meanwhile."""
         with self._lock:
             counts = self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded()
             return UnitCounts(*counts, compared=dict(self._by_value))
@@ -175,23 +178,25 @@ class Ledger:
     def pending(self) -> Mapping[str, int]:
         """Metric → number of eligible units without an outcome yet."""
         with self._lock:
-            between = Counter(dict.fromkeys(self.eligible(), 0))
+            pending = Counter(dict.fromkeys(self.eligible(), 0))
             for waiting in self._open.values():
-                between.update(waiting.keys())
-            return between
+                pending.update(waiting.keys())
+            return pending
 
     def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> None:
-        """Add the weight of a unit that is lost, or that another source scored."""
+        """Add the weight of a unit, if it is lost or its score has a source."""
         if outcome.missing or (outcome is Outcome.SCORED and source is not None):
-            self._lose((metric, outcome, source), self.compared_values.get(key), 1, weight)
+            self._add_excluded((metric, outcome, source), self.compared_values.get(key), 1, weight)
 
-    def _lose(self, end: tuple[str, Outcome, Source], value: str | None, units: int, weight: float = 1.0) -> None:
-        """Add the weight of lost units; ``value`` is their compared value, None = unknown."""
-        self._excluded[end] = _plus(self._excluded.get(end), units, weight)
+    def _add_excluded(
+        self, entry: tuple[str, Outcome, Source], value: str | None, units: int, weight: float = 1.0
+    ) -> None:
+        """Add the weight of units to an entry of ``excluded``; ``value`` is their compared value, None = unknown."""
+        self._excluded[entry] = _plus(self._excluded.get(entry), units, weight)
         if self._compared is not None:
             value = self._compared.of_unit(None) if value is None else value
-            at = end[0], self._compared.of_loss(end[0], value)
-            self._by_value[at] = _plus(self._by_value.get(at), units, weight)
+            by_value = entry[0], self._compared.of_loss(entry[0], value)
+            self._by_value[by_value] = _plus(self._by_value.get(by_value), units, weight)
 
 
 def _plus(weights: Weights | None, units: int, weight: float) -> Weights:
@@ -199,15 +204,16 @@ def _plus(weights: Weights | None, units: int, weight: float) -> Weights:
     return Weights(w + units * weight, w2 + units * weight * weight)
 
 
-_MOST_UNPRICED = 10
-"""Number of models without a price from which on no further one is recorded, as a judge may answer under many names."""
-_OURS = re.compile(
+_MAX_UNPRICED = 10
+"""Number of recorded models without a price. Further ones are not recorded, because a judge may answer under many names."""
+_OWN_SENTENCES = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
     r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
 )
+"""Sentences of spanscore that occur in reasons and contain no text of a user or a judge."""
 _NOT_ALLOWED = re.compile("HTTP 40[13]")
 _NAME = re.compile(r"[A-Za-z_]\w{0,60}\Z")
-_WHAT = {
+_BY_OUTCOME = {
     Outcome.TIMEOUT: "there was no score in time",
     Outcome.JUDGE_ERROR: "the judge gave no usable answer",
     Outcome.METRIC_ERROR: "a metric failed",
@@ -215,8 +221,8 @@ _WHAT = {
     Outcome.JUDGE_UNAVAILABLE: "the judge's limit was reached",
     Outcome.BUDGET_EXHAUSTED: "the judge's budget is spent",
 }
-
-_WHY = {
+"""Outcome → sentence in the log, if the error type has no sentence and the reason none of ``_OWN_SENTENCES``."""
+_BY_ERROR_TYPE = {
     "declined": "the judge declined to answer",
     "cut": "the judge's answer was cut at its maximum length",
     "too_long": "the question was too long for the judge",
@@ -225,7 +231,7 @@ _WHY = {
     "quota": "the judge's account has no money left",
     "breaker_open": "the judge was down for too long",
 }
-"""Error type → the sentence that is logged for it."""
+"""Error type → sentence in the log."""
 
 
 class Notes:
@@ -234,59 +240,59 @@ class Notes:
     Attributes:
         reasons: (metric, outcome) → the latest reason, and its unit; the latest last.
         kinds: kind of unit → number of sampled units.
-        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → number of sampled units.
+        head_sampling: source of the share that a head sampler keeps (``Decision.upstream_by``) → number of sampled units.
         sample_sources: how question and answer were found (``Samples.source``) → number of samples.
-        unpriced: models of judges without a known price; once there are 10, no further one is recorded.
-        images_left_out: images that samples lack (``Samples.images_left_out``).
+        unpriced: models of judges without a known price, 10 or a few more at most.
+        images_left_out: number of images that samples lack (``Samples.images_left_out``).
     """
 
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
         self.kinds: Counter[str] = Counter()
-        self.heads = dict.fromkeys((STATED, CONFIGURED, UNKNOWN), 0)
+        self.head_sampling = dict.fromkeys((STATED, CONFIGURED, UNKNOWN), 0)
         self.sample_sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
         self.images_left_out = 0
 
-    def chosen(self, kind: str, decisions: Mapping[str, Decision]) -> None:
-        """Record a sampled unit; ``decisions`` are those of the metrics that sampled it, which share its random number."""
+    def record_sampled_unit(self, kind: str, decisions: Mapping[str, Decision]) -> None:
+        """Count a sampled unit; ``decisions`` are those of the metrics that sampled it, all with one ``upstream_by``."""
         self.kinds[kind] += 1
         head = next(iter(decisions.values())).upstream_by
-        if head in self.heads:
-            self.heads[head] += 1
+        if head in self.head_sampling:
+            self.head_sampling[head] += 1
 
-    def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
+    def record_scores(self, key: UnitKey, scores: Sequence[Score]) -> None:
         """Record the reasons of scores without a value, and models without a price."""
         self._note({(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason})
-        self.costs(scores)
+        self.record_unpriced(scores)
 
-    def unscored(self, key: UnitKey, outcomes: Mapping[str, Outcome], reason: str | None) -> None:
+    def record_unscored(self, key: UnitKey, outcomes: Mapping[str, Outcome], reason: str | None) -> None:
         """Record the reason for missing scores of a unit."""
         if reason:
             self._note(dict.fromkeys(outcomes.items(), (reason, key)))
 
     def _note(self, reasons: Mapping[tuple[str, Outcome], tuple[str, UnitKey]]) -> None:
-        """Record reasons, each behind all earlier ones."""
-        for end in reasons:
-            self.reasons.pop(end, None)
+        """Record reasons as the latest ones."""
+        for outcome in reasons:
+            self.reasons.pop(outcome, None)
         self.reasons |= reasons
 
-    def costs(self, scores: Sequence[Score]) -> None:
+    def record_unpriced(self, scores: Sequence[Score]) -> None:
         """Record the models without a price."""
-        if len(self.unpriced) < _MOST_UNPRICED:
+        if len(self.unpriced) < _MAX_UNPRICED:
             self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
 
-    def sampled(self, made: Mapping[str, Any]) -> None:
-        """Record the source of a sample, and the images that it lacks."""
-        self.images_left_out += made.get(semconv.IMAGES_LEFT_OUT, 0)
-        if source := made.get(semconv.SAMPLE_SOURCE):
+    def record_sample(self, attributes: Mapping[str, Any]) -> None:
+        """Count a sample by its source, and the images that it lacks, from its attributes."""
+        self.images_left_out += attributes.get(semconv.IMAGES_LEFT_OUT, 0)
+        if source := attributes.get(semconv.SAMPLE_SOURCE):
             self.sample_sources[source] += 1
 
 
 def log_failures(scores: Iterable[Score]) -> None:
     """Log failed scores: each cause once, and then hourly at most. Metrics and judges with the same cause share one line.
 
-    A reason may contain text of a user's judge. So only spanscore's own sentences are logged; of other errors, only the class.
+    A reason may contain text of a user's judge. So only spanscore's own sentences are logged, and the class of other errors.
     """
     for score in scores:
         if score.outcome.failed:
@@ -297,13 +303,13 @@ def log_failures(scores: Iterable[Score]) -> None:
 
 
 def _cause(score: Score) -> str:
-    if score.error_type in _WHY:
-        return _WHY[score.error_type]
-    if quoted := _OURS.search(score.reason or ""):
-        return quoted[0]
+    if score.error_type in _BY_ERROR_TYPE:
+        return _BY_ERROR_TYPE[score.error_type]
+    if sentence := _OWN_SENTENCES.search(score.reason or ""):
+        return sentence[0]
     name = score.error_type or ""
     suffix = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
-    return _WHAT[score.outcome] + suffix
+    return _BY_OUTCOME[score.outcome] + suffix
 
 
 _SCORE_BYTES = 2_000
@@ -312,9 +318,12 @@ _SCORE_BYTES = 2_000
 
 @dataclass(slots=True, eq=False)
 class ScoreBatch:
-    """Scores of one unit that wait for the sinks, which get them at the pace of the spans.
+    """Scores of one unit in the export queue of the span buffer; a sink gets them at the pace of the spans.
 
     Attributes:
+        sink: a sink that never raises.
+        unit: unit of the scores.
+        scores: the scores.
         ledger: ledger of a source, which counts each score after its export; None = the scores are counted already.
         spans: approximate number of spans: one per score, and one per call of a traced judge.
         size: approximate size in bytes: 2,000 per span, and one per character of the transcripts.
@@ -334,20 +343,20 @@ class ScoreBatch:
         self.size = _SCORE_BYTES * self.spans + sum(sizes)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores, and count them if they are from a source."""
+        """Emit the scores, and then count them, if they are from a source."""
         self.sink.emit(self.unit, self.scores)
         if self.ledger is not None:
             self.count()
 
     def count(self) -> None:
-        """Count the scores of a source."""
+        """Count the scores in the ledger of their source."""
         assert self.ledger is not None
         for score in self.scores:
             self.ledger.settle(self.unit.key, score.metric, score.outcome)
 
 
 def has_span(score: Score) -> bool:
-    """Whether the sinks get a score: after an evaluation that ended, with a value or not, or with judge calls."""
+    """Whether the sinks get a score: its evaluation ended, with a value or not, or it has judge calls."""
     return (
         score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
         or score.outcome.failed

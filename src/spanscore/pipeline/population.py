@@ -1,4 +1,4 @@
-"""Populations with their own ledgers: sources of scores (second judges, feedback) and revisions of units."""
+"""Populations, each with a ledger of its own: sources of scores (second judges, feedback), and revisions of units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import Queue, Sink
 
-_SPAN_ID = (1 << 64) - 1
+_SPAN_ID_BITS = 64
+_SPAN_ID_MASK = (1 << _SPAN_ID_BITS) - 1
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -30,7 +31,7 @@ class Population:
 
     Attributes:
         ledger: counts only this population; each unit ends in exactly one outcome per metric.
-        hold: span buffer, whose export queue also carries these scores.
+        hold: span buffer with the export queue through which the scores reach the sink.
         sink: a sink that never raises.
     """
 
@@ -42,11 +43,11 @@ class Population:
         """Make a unit eligible for the metrics in ``decisions``. Returns False if it is already open. Thread-safe."""
         entered = self.ledger.enter(key, decisions)
         if entered:
-            self.ledger.choose(key, decisions)
+            self.ledger.record_probabilities(key, decisions)
         return entered
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Queue the scores that have a span: their evaluation ended, or they have judge calls. Call on the span thread."""
+        """Queue the scores that have a span (`has_span`) for the sink. Call on the span thread."""
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self.sink, unit, emitted)
             self.hold.enqueue(batch, batch.spans)
@@ -61,7 +62,7 @@ class Population:
 
 @dataclass(eq=False, repr=False)
 class ScoreSource(Population):
-    """Scores units with further judges, and counts these scores in a separate ledger.
+    """Scores units outside sampled traffic, and counts these scores in a separate ledger.
 
     The source has its own deadlines, budget and queue: a judge that fails, is slow or is down does not affect sampled traffic.
     ``publish`` and ``emit`` run on the span thread, ``enter`` and ``end_open`` on any thread, and the other methods on the
@@ -70,7 +71,7 @@ class ScoreSource(Population):
     Attributes:
         name: ``Score.source`` of these scores.
         evaluation: returns the evaluation that scores a unit.
-        room: limits the number of units whose scores are not complete; further units end as ``queue_full``.
+        places: limits the number of units without all scores; further units end as ``queue_full``.
         run_on_span_thread: runs a call on the span thread. Called on any thread.
         on_scores: called with the source's name, a unit and its scores before their export. Called on the span thread.
         scores_traffic: whether ``begin`` scores each unit of sampled traffic.
@@ -79,7 +80,7 @@ class ScoreSource(Population):
     name: str
     evaluation: Callable[[Unit], Evaluation]
     _: KW_ONLY
-    room: MemoryQueue
+    places: MemoryQueue
     run_on_span_thread: Callable[[Callable[[], None]], None]
     on_scores: Callable[[str, Unit, Sequence[Score]], None]
     scores_traffic: bool = False
@@ -89,7 +90,7 @@ class ScoreSource(Population):
         self._stopped = False
 
     def begin(self, job: Job) -> None:
-        """Make the unit of a job eligible for its metrics that the source has, and score these metrics. Never raises."""
+        """Score the metrics of a job that the source has, too, if the source scores traffic. Never raises."""
         if not self.scores_traffic:
             return
         metrics = self.evaluation(job.unit).metrics
@@ -98,8 +99,8 @@ class ScoreSource(Population):
             self.ask(replace(job, decisions=decisions, held_until_s=-inf))  # no span waits for these scores
 
     def ask(self, job: Job) -> None:
-        """Score the metrics of a job whose unit is in the ledger. Never raises."""
-        if self._stopped or not self.room.reserve(job.size_bytes):
+        """Score the metrics of a job after its unit was entered in the ledger. Never raises."""
+        if self._stopped or not self.places.reserve(job.size_bytes):
             self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
             return
         try:
@@ -111,12 +112,12 @@ class ScoreSource(Population):
             self._end(job, Outcome.METRIC_ERROR)
 
     def give_up(self) -> None:
-        """Cancel every running metric, because its score is no longer used."""
+        """Cancel every running metric, at shutdown."""
         for running in self._running:
             running.give_up()
 
     def stop(self) -> None:
-        """Report the cost of cancelled metrics, and begin no further metrics."""
+        """Begin no further metrics, and publish the cost of the cancelled ones. Call it after ``wait_for_cancelled``."""
         self._stopped = True
         for running in list(self._running):
             running.add_unused()
@@ -142,20 +143,22 @@ class ScoreSource(Population):
             self.run_on_span_thread(lambda: self.publish(unit, scores))
         if running.is_over:
             self._running.discard(running)
-            self.room.ack(running.job)
+            self.places.ack(running.job)
 
 
 @dataclass(eq=False, repr=False)
 class Revisions(Population):
     """Scores units again after late spans. Each repeated scoring has the next revision number. Call on the span thread.
 
-    The scores of a revision are on separate evaluation spans and are not counted in sums or means. Metrics that rules select
-    by other scores are not scored again, because those other scores are no longer known.
+    The scores of a revision are on separate evaluation spans and are not counted in sums or means. A rule that reads scores
+    selects no revision, because the unit's earlier scores are not kept.
 
     Attributes:
+        metrics: names of the metrics that score units.
         sampler: samples revisions by the same rules as first scores.
+        queue: queue in which a sampled revision gets a place.
         with_room: returns the metrics that have room for one more unit in their quota.
-        handover: passes sampled units to the loop.
+        dispatch: passes sampled units to the loop.
     """
 
     metrics: Sequence[str]
@@ -163,7 +166,7 @@ class Revisions(Population):
     sampler: RateSampler
     queue: Queue
     with_room: Callable[[Collection[str]], Collection[str]]
-    handover: Callable[[Sequence[SampledUnit]], None]
+    dispatch: Callable[[Sequence[SampledUnit]], None]
 
     def __post_init__(self) -> None:
         self._next: dict[UnitKey, deque[Unit]] = {}
@@ -175,7 +178,7 @@ class Revisions(Population):
         else:
             self._begin(unit)
 
-    def take_over(self, job: Job) -> None:
+    def accept_job(self, job: Job) -> None:
         """Accept a revision from another process."""
         self.enter(_entry(job.unit), job.decisions)
 
@@ -214,22 +217,22 @@ class Revisions(Population):
             return
         facts = unit.facts()._replace(scores={})
         decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
-        taken = {name: decision for name, decision in decisions.items() if decision.take}
-        chosen = {name: taken[name] for name in self.with_room(taken)}
+        sampled = {name: decision for name, decision in decisions.items() if decision.take}
+        chosen = {name: sampled[name] for name in self.with_room(sampled)}
         for name in decisions.keys() - chosen.keys():
-            self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
-        # Called last: an outcome settled above counts with weight 1, a loss after this line with 1 / (sampling probability).
-        self.ledger.choose(key, taken)
-        held = size_bytes_of(unit, None)
-        if not chosen or not self.queue.reserve(held):
+            self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in sampled else Outcome.NOT_SAMPLED)
+        # The outcomes above count with weight 1, losses after this line with 1 / (sampling probability).
+        self.ledger.record_probabilities(key, sampled)
+        size_bytes = size_bytes_of(unit)
+        if not chosen or not self.queue.reserve(size_bytes):
             self.ledger.settle_all(key, Outcome.QUEUE_FULL)
             return
-        self.handover([SampledUnit(unit, chosen, None, held, monotonic(), -inf)])
+        self.dispatch([SampledUnit(unit, chosen, None, size_bytes, monotonic(), -inf)])
 
 
 def unit_of(key: UnitKey) -> UnitKey:
-    """Return the unit of a key in the ledger of revisions; every other key is its own unit."""
-    return UnitKey(key.trace_id, key.span_id & _SPAN_ID)
+    """Return the unit's key of a key in any ledger: a key of the ledger of revisions without its revision."""
+    return UnitKey(key.trace_id, key.span_id & _SPAN_ID_MASK)
 
 
 def _entry(unit: Unit, revision: int | None = None) -> UnitKey:
@@ -238,4 +241,4 @@ def _entry(unit: Unit, revision: int | None = None) -> UnitKey:
     The key contains the revision, in the bits above the span id, because a revision that came from another process and a later
     revision may be open at the same time.
     """
-    return UnitKey(unit.key.trace_id, unit.key.span_id | (revision or unit.revision) << 64)
+    return UnitKey(unit.key.trace_id, unit.key.span_id | (revision or unit.revision) << _SPAN_ID_BITS)

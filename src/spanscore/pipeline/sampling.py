@@ -1,6 +1,7 @@
-"""Sampling rates, rules and budget pacing decide which units are scored, and with which probability. Pure.
-``R`` is a unit's random number, ``T`` the threshold of a rate: a unit is sampled if R ≥ T. ``π`` is its probability. A *step*
-is a 20th of a budget's window. *Upstream* is a head sampler, which dropped traces before they arrived.
+"""Decides which units are scored, and with which probability: by sampling rates, rules and the pace of budgets. Pure.
+
+``R`` is a unit's random number, and ``T`` the threshold of a rate: a unit is sampled if R ≥ T. *Upstream* is a head sampler,
+which dropped traces before they arrived.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from spanscore.judges.effects.budget_ledger import BudgetLedger
 
 
 def matches(rule: Rule, facts: SamplingContext) -> bool:
-    """Whether a rule applies to a unit. A fact that is unknown counts as a match."""
+    """Whether a rule applies to a unit. An unknown fact (None) counts as matching."""
     when = rule.when
     if when.workflow is not None and facts.name is not None and facts.name != when.workflow:
         return False
@@ -64,10 +65,19 @@ def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
 # T and R of the OpenTelemetry sampling rule have 56 bits (specification, ``trace/tracestate-probability-sampling.md``).
 _SPACE: Final = 1 << 56
 _HEX_DIGITS: Final = 14
+_MAX_KEY_BYTES: Final = 64
+DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
+"""Public, so that replicas agree without a setting; ``sampling.key`` replaces it."""
+BUDGET: Final = "budget"
+"""Rule of a unit that would be sampled without the budget."""
+FEEDBACK: Final = "feedback"
+"""Rule of a unit that is judged because of a human label."""
+SUBMITTED: Final = "submitted"
+"""Rule of a submitted unit."""
 
 
 def threshold(rate: float) -> int:
-    """Return T for a rate in [0, 1]. Only rate 0 has 2**56, which no R reaches."""
+    """Return T for a rate in [0, 1]. T is 2**56, which no R reaches, only for rate 0."""
     return _SPACE - max(round(rate * _SPACE), rate > 0)
 
 
@@ -77,7 +87,7 @@ def probability(t: int) -> float:
 
 
 def decode_threshold(text: str) -> int | None:
-    """Return T from the value of ``th`` (zeros padded on the right); None if it is invalid."""
+    """Return T from the value of ``th``, 1 to 14 hex digits; None if it is invalid. Missing digits on the right are zeros."""
     if not 1 <= len(text) <= _HEX_DIGITS:
         return None
     try:
@@ -89,7 +99,7 @@ def decode_threshold(text: str) -> int | None:
 def thinned(t: int, upstream: int) -> int:
     """Return the T whose probability is the product of the probabilities of ``t`` and ``upstream``.
 
-    The probability is rounded so that no product becomes 0; the weight would be infinite.
+    The product is rounded up, because a probability of 0 would have an infinite weight.
     """
     return _SPACE - ((_SPACE - t) * (_SPACE - upstream) + _SPACE - 1) // _SPACE
 
@@ -115,14 +125,14 @@ def _ot_fields(trace_state: str) -> dict[str, str]:
 
 
 STEPS: Final = 20
-"""Number of steps in a window."""
-KEPT_BACK: Final = 0.05
-"""Share of a budget that is reserved, because units may cost more than expected, or more units may come."""
-_OF_THE_REST: Final = 0.25
-"""Share of the remaining money that a step may always spend: a nearly spent window is thinned, not cut off."""
-_FASTEST_RISE: Final = 1.5
+"""Number of steps in a budget's window."""
+RESERVE: Final = 0.05
+"""Share of a budget that is not planned, because units may cost more than expected, or more units may arrive."""
+_MIN_SHARE: Final = 0.25
+"""Share of the remaining money that may be planned in any case, so that a nearly spent window has some scores to its end."""
+_MAX_RISE: Final = 1.5
 """Maximum rise of the factor per step, so that a burst after little traffic does not meet the full rate."""
-_NEWEST: Final = 0.3
+_NEWEST_WEIGHT: Final = 0.3
 """Weight of the newest step in the expected values."""
 
 
@@ -131,10 +141,10 @@ class BudgetPacer:
     """Lowers each metric's sampling rate by a factor, so that budgets last to the end of their window. Call on the span thread.
 
     Without the factor only the beginning of a window is scored: a measured bias of 0.005 to 0.013 on a day's mean. So a window
-    has 20 steps, and each has a factor that is computed from the past alone. A factor is known before the unit, so the
-    probability on every score is the true one, and Hájek's mean stays unbiased.
+    has 20 steps, and the factor of each step is computed before the step, from the past alone. The probability on every score
+    is therefore the true one, and Hájek's mean stays unbiased.
 
-        factor = (money left − money under way) ÷ (expected units in the rest of the window × cost of a unit)
+        factor = (money left − money of units under way) ÷ (expected units in the rest of the window × cost of a unit)
 
     A step ends early if its share is spent: in a burst of five times the traffic, with more expensive units, a whole step
     takes half of a window's money. In 25 simulated days with such bursts, this cut the units lost to a spent budget from 2 %
@@ -142,8 +152,9 @@ class BudgetPacer:
 
     Attributes:
         budgets: this process's part of each budget; at least one.
+        spending: the money that the budgets have paid and reserved so far.
         under_way: returns metric → number of sampled units without a score yet.
-        clock: seconds since the epoch.
+        clock: returns seconds since the epoch.
     """
 
     budgets: Sequence[Budget]
@@ -156,7 +167,7 @@ class BudgetPacer:
         self._paces = [_BudgetPace(budget, self.clock()) for budget in self.budgets]
 
     def change(self, budgets: Sequence[Budget]) -> None:
-        """Pace other budgets from now on. A budget of the same kind keeps the factor and the expected cost so far."""
+        """Pace other budgets from now on. A budget of the same kind keeps its factor and its expected cost."""
         self.budgets, paces = budgets, {pace.budget.kind: pace for pace in self._paces}
         self._paces = [paces.get(budget.kind) or _BudgetPace(budget, self.clock()) for budget in budgets]
         for pace, budget in zip(self._paces, budgets, strict=True):
@@ -187,14 +198,14 @@ class BudgetPacer:
 
 @dataclass(slots=True)
 class _RecentMean:
-    """A weighted mean in which the newest part has the largest weight."""
+    """A weighted mean in which each new part reduces the weight of the earlier ones."""
 
     total: float = 0.0
     weight: float = 0.0
 
     def add(self, total: float, weight: float) -> None:
-        self.total = (1 - _NEWEST) * self.total + total
-        self.weight = (1 - _NEWEST) * self.weight + weight
+        self.total = (1 - _NEWEST_WEIGHT) * self.total + total
+        self.weight = (1 - _NEWEST_WEIGHT) * self.weight + weight
 
     @property
     def value(self) -> float:
@@ -202,16 +213,16 @@ class _RecentMean:
 
 
 @dataclass(slots=True)
-class _Demand:
+class _MetricDemand:
     """The units and the money of one metric.
 
     Attributes:
-        wanted: units of this step that the rate samples without the factor.
-        taken: units of this step that the lowered rate samples.
+        wanted: number of units of this step that the rate samples without the factor.
+        taken: number of units of this step that the lowered rate samples.
         spent: the metric's cost when the step began.
-        under_way: sampled units that were not done when the step began.
-        per_step: recent mean of ``wanted`` in a whole step.
-        newest: ``wanted`` in the last step, scaled to a whole one.
+        under_way: number of sampled units without a score when the step began.
+        per_step: recent mean of ``wanted`` per whole step.
+        newest: ``wanted`` of the last step, scaled to a whole step.
         per_unit: recent mean cost of a sampled unit.
     """
 
@@ -225,97 +236,86 @@ class _Demand:
 
     @property
     def expected(self) -> float:
-        """The expected cost of a step without the factor; a burst is expected to go on."""
+        """Expected cost of a step without the factor. A burst is expected to go on."""
         return max(self.per_step.value, self.newest) * self.per_unit.value
 
 
 class _BudgetPace:
-    """The step, the factor and the expected cost of one budget."""
+    """The present step, the factor and the expected cost of one budget."""
 
     def __init__(self, budget: Budget, now_s: float) -> None:
         self.budget = budget
         self.factor = 1.0
         self._step_s = budget.window_s / STEPS
         self._since_s = now_s
-        self._planned = inf  # money left for this step
-        self._demands: dict[str, _Demand] = {}
-        self._turned_away = 0
-        self._owed = 0.0
+        self._step_money = inf  # money left for this step
+        self._demands: dict[str, _MetricDemand] = {}
+        self._not_attempted = 0  # rejected questions when the step began
+        self._unpaid = 0.0  # expected cost of the units under way, beyond their reserved money
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the next step begins, because of its time, or because this step's share is spent and rates are lowered."""
-        is_spent = self._planned <= 0 and now_s > self._since_s
+        """Whether the step is over: its time is over, or its money is spent; never for a budget that lowers no rates."""
+        is_spent = self._step_money <= 0 and now_s > self._since_s
         return self.budget.lowers_rates and (is_spent or self._is_next(now_s))
 
     def count(self, metric: str, *, taken: bool) -> None:
-        demand = self._demands.setdefault(metric, _Demand())
+        demand = self._demands.setdefault(metric, _MetricDemand())
         demand.wanted += 1
         demand.taken += taken
-        self._planned -= taken * demand.per_unit.value
+        self._step_money -= taken * demand.per_unit.value
 
     def begin(
         self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int], limit: Callable[[str], float]
     ) -> None:
         """Begin a step; ``limit`` returns the factor that other budgets allow a metric."""
-        highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
-        self._learn(now_s, spending, under_way)
-        limit_now = spending.limit(self.budget)
-        rest = limit_now - (spending.spent(self.budget) + self._owed)
-        left = max(rest - KEPT_BACK * limit_now, _OF_THE_REST * rest)
+        max_factor = min(1.0, self.factor * (_MAX_RISE if self._is_next(now_s) else 1.0))
+        self._record_step(now_s, spending, under_way)
+        budget_now = spending.limit(self.budget)
+        money_left = budget_now - (spending.spent(self.budget) + self._unpaid)
+        planned = max(money_left - RESERVE * budget_now, _MIN_SHARE * money_left)
         steps_left = STEPS - now_s / self._step_s % STEPS
-        wanted = [(limit(metric), demand.expected) for metric, demand in self._demands.items()]
-        factor = min(highest, largest_factor(left / steps_left, wanted))
+        costs = [(limit(metric), demand.expected) for metric, demand in self._demands.items()]
+        factor = min(max_factor, largest_factor(planned / steps_left, costs))
         if factor > 0:  # otherwise the last factor stays, because 1/π must be finite; units end as ``budget_exhausted``
             self.factor = factor
-        self._planned = left / max(1.0, steps_left) if left > 0 else inf
+        self._step_money = planned / max(1.0, steps_left) if planned > 0 else inf
 
-    def _learn(self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int]) -> None:
-        """Add the last step, and the idle time after it, to the expected values."""
+    def _record_step(self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int]) -> None:
+        """Add the last step, and the idle time after it, to the expected values; set ``_unpaid``."""
         paid, not_attempted = spending.paid(), spending.not_attempted
         steps = (now_s - self._since_s) / self._step_s
-        self._owed = 0.0
+        self._unpaid = 0.0
         for metric, demand in self._demands.items():
             cost = paid.get(metric, MetricCost())
             spent, reserved = cost.spent.of(self.budget.unit), cost.reserved.of(self.budget.unit)
             demand.newest = demand.wanted / steps
             demand.per_step.add(demand.wanted, steps)
             waiting = under_way.get(metric, 0)
-            if not_attempted == self._turned_away:  # a rejected unit would look like a free one
+            if not_attempted == self._not_attempted:  # a rejected unit would count as a unit without cost
                 demand.per_unit.add(spent - demand.spent, max(0, demand.taken - (waiting - demand.under_way)))
-            self._owed += max(0.0, waiting * demand.per_unit.value - reserved)
+            self._unpaid += max(0.0, waiting * demand.per_unit.value - reserved)
             demand.spent, demand.wanted, demand.taken, demand.under_way = spent, 0, 0, waiting
-        self._since_s, self._turned_away = now_s, not_attempted
+        self._since_s, self._not_attempted = now_s, not_attempted
 
     def _is_next(self, now_s: float) -> bool:
         return now_s // self._step_s > self._since_s // self._step_s
 
 
-def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
-    """Return the largest factor at which all metrics together cost at most ``left``; infinite if no factor is needed.
+def largest_factor(money: float, costs: Sequence[tuple[float, float]]) -> float:
+    """Return the largest factor at which all metrics together cost at most ``money``: infinite if no factor is needed, 0
+    without money.
 
-    ``wanted`` has for each metric the factor that other budgets allow, and its cost without a factor. If no money is left, the
-    factor is 0.
+    ``costs`` has for each metric the factor that other budgets allow, and its cost without a factor.
     """
-    if left <= 0:
+    if money <= 0:
         return 0.0
-    rest = sum(cost for _, cost in wanted)
-    for limit, cost in sorted(wanted):
-        if left < limit * rest:
-            return left / rest
-        left -= limit * cost
+    rest = sum(cost for _, cost in costs)
+    for limit, cost in sorted(costs):
+        if money < limit * rest:
+            return money / rest
+        money -= limit * cost
         rest -= cost
     return inf
-
-
-BUDGET: Final = "budget"
-"""Rule of a unit that would be sampled without the budget."""
-FEEDBACK: Final = "feedback"
-"""Rule of a unit that is judged because of a human label."""
-SUBMITTED: Final = "submitted"
-"""Rule of a submitted unit."""
-_KEY_BYTES: Final = 64
-DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
-"""Public, so that replicas agree without a setting; ``sampling.key`` replaces it."""
 
 
 class _Draw(NamedTuple):
@@ -324,42 +324,42 @@ class _Draw(NamedTuple):
     Attributes:
         r: R.
         upstream: T of the sampler upstream; 0 without one.
-        is_traces: whether R is the random number of the trace, which upstream also used.
+        is_of_trace: whether R is the random number of the trace, by which upstream also decided.
         upstream_by: source of ``upstream``, as in ``Decision.upstream_by``.
     """
 
     r: int
     upstream: int
-    is_traces: bool
+    is_of_trace: bool
     upstream_by: str = UNKNOWN
 
-    def met(self, t: int) -> int:
+    def threshold_to_meet(self, t: int) -> int:
         """Return the T that R must reach, if ``t`` is the T of spanscore's own share."""
-        return thinned(t, self.upstream) if self.is_traces else t
+        return thinned(t, self.upstream) if self.is_of_trace else t
 
 
 class RateSampler:
-    """One rate per metric, raised by the rules that match. Pure: same facts, same decision, on every replica and replay.
+    """Samples units by one rate per metric, which the matching rules raise. Pure: equal facts have equal decisions, on every
+    replica and in a replay.
 
     By the OpenTelemetry rule a unit is sampled if R ≥ T. The probability is (2**56 − T) / 2**56, derived from T and never from
-    the configured rate. All metrics and rules share one R per unit, so a smaller rate samples a subset of a larger one's
-    units.
+    the configured rate. All metrics and rules share one R per unit, so a smaller rate samples a subset of the units of a larger
+    rate.
 
     The probability of a score is over all traffic: upstream's share times spanscore's. Upstream's share is ``ot=th``,
     otherwise ``head_sampling_rate``, otherwise 1; ``Decision.upstream_by`` names its source. This also holds for a unit with a
     remote parent.
 
-    R is the trace's random number only for the root of a trace that upstream sampled by it, and only if R meets the T of
-    ``ot=th``. Otherwise R is a keyed hash that only has to meet spanscore's T. Reasons: the Python SDK's stable ratio sampler
-    keeps *low* trace ids and writes no ``th``, so the id's bits would then score every trace or none; the Collector's tail
-    sampler hashes ids as well.
+    R depends on the kind of unit:
 
-    A session has its own R, the keyed hash of its raw id, so that all or none of its turns are sampled. Rules do not apply to
-    sessions. The probability is spanscore's share alone, because upstream sampled its turns separately.
-
-    An inner unit has its own R, the keyed hash of its ids, and the rate of its entry. It exists only below a recorded root, so
-    its probability is the product of both: that of the root, with facts that its start cannot have counted as matching, and the
-    rate.
+    - The root of a trace with ``ot=th``: the trace's random number, if it reaches the T of ``ot=th``.
+    - Any other root: a keyed hash of its ids, compared with spanscore's T alone. The bits of the trace id are not random if
+      upstream has used them: the Python SDK's ratio sampler keeps *low* trace ids and writes no ``th``, and the Collector's
+      tail sampler hashes ids as well.
+    - A session: the keyed hash of its raw id, so that all or none of its turns are sampled. Rules do not apply. The probability
+      is spanscore's share alone, because upstream sampled the turns separately.
+    - An inner unit: the keyed hash of its ids, compared with the T of its entry's rate. It exists only below a recorded root,
+      so its probability is that rate times the probability with which the root was recorded.
 
     Attributes:
         condition_metrics: metrics with scores that rules read.
@@ -395,13 +395,13 @@ class RateSampler:
         for name, rate in [*rates.items(), *sessions.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
             if not 0.0 <= rate <= 1.0:
                 raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
-        if not 0 < len(key) <= _KEY_BYTES:
-            raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
+        if not 0 < len(key) <= _MAX_KEY_BYTES:
+            raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_MAX_KEY_BYTES}")
         self._rates = dict(rates)
         self._sessions = dict(sessions)
         self._inner = dict(inner)
-        most = max(sessions.values(), default=0.0)
-        self._session_threshold = threshold(most) if most > 0 else None
+        session_rate = max(sessions.values(), default=0.0)
+        self._session_threshold = threshold(session_rate) if session_rate > 0 else None
         self._rules = tuple(rules)
         self.condition_metrics = frozenset(rule.when.score.metric for rule in rules if rule.when.score is not None)
         self._pacer = pacer
@@ -411,40 +411,40 @@ class RateSampler:
         self._service = service
         self._hash = blake2b(key=key)
         self._feedback_rate = feedback_rate
-        self._most = max([feedback_rate, *self._rates.values()])
-        self._most_threshold = threshold(self._most)
+        self._max_rate = max([feedback_rate, *self._rates.values()])
+        self._max_rate_threshold = threshold(self._max_rate)
 
     def could_sample(self, facts: SamplingContext) -> bool:
-        """Whether any metric could still sample the unit or its session, given all future facts and without budgets."""
+        """Whether any metric could sample the unit or its session without budgets, whatever its unknown facts will be."""
         if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
             return True
         if self._session_threshold is not None and (
             facts.conversation_id is None or self.wants_session(facts.conversation_id)
         ):
             return True
-        t = self._highest(facts) if self._rules else self._most_threshold
+        t = self._highest_threshold(facts) if self._rules else self._max_rate_threshold
         if not facts.trace_state:  # the usual case, on the application's thread
             return self._hash_facts(facts) >= t
         draw = self._draw(facts)
-        return draw.r >= draw.met(t)
+        return draw.r >= draw.threshold_to_meet(t)
 
     def records_root(self, facts: SamplingContext) -> bool:
-        """Whether a closed unit was recorded for a metric of units, by the facts of its start; every receiver agrees."""
+        """Whether a closed unit was recorded because a metric of units could sample it, by the facts of its start."""
         draw = self._draw(facts)
-        return draw.r >= draw.met(self._at_start(facts))
+        return draw.r >= draw.threshold_to_meet(self._recording_threshold(facts))
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
-        """Return the result of ``could_sample`` for the root of a trace without a trace state; None if it depends on more than
-        the 16 bytes of the trace id.
+        """Return ``could_sample`` for the root of a trace without a trace state, from the 16 bytes of the trace id; None if it
+        depends on other facts.
         """
         if self._rules or self._session_threshold is not None:
             return None
-        return self._hash_of(trace_id) >= self._most_threshold
+        return self._hash_of(trace_id) >= self._max_rate_threshold
 
     def decide(self, facts: SamplingContext, metric: str) -> Decision:
         """Decide for one metric, once, when the unit closes. Rules with unknown facts count as matching.
 
-        A unit that would be sampled without the budget has the rule ``budget``. A decision of another process is final.
+        If only a budget prevents sampling, the decision has the rule ``budget``. The decision of another process is final.
         """
         if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
             return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
@@ -452,40 +452,42 @@ class RateSampler:
             return self._decide_inner(facts, self._inner[facts.inner], metric)
         rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if matches(rule, facts)]
-        rule, rate = max(rates, key=itemgetter(1))  # of equal rates the first: the metric's own, then rules in order
+        rule, rate = max(
+            rates, key=itemgetter(1)
+        )  # if rates are equal, the first: the metric's own, then the rules in order
         return self._decide_paced(self._draw(facts), metric, rate, rule, tuple(rates))
 
     def _decide_inner(self, facts: SamplingContext, rate: float, metric: str) -> Decision:
         root = self._draw(facts)
-        recorded = thinned(self._at_start(facts), root.upstream)
+        recorded = thinned(self._recording_threshold(facts), root.upstream)
         r = self._hash_of(b"inner/" + facts.key.trace_id.to_bytes(16, "big") + facts.key.span_id.to_bytes(8, "big"))
         return self._decide_paced(_Draw(r, recorded, False, root.upstream_by), metric, rate, BASE, ((BASE, rate),))
 
-    def _at_start(self, facts: SamplingContext) -> int:
-        """Return the T with which a root is recorded: no receiver has the other facts of the closed unit at its start."""
+    def _recording_threshold(self, facts: SamplingContext) -> int:
+        """Return the T with which a root is recorded. The facts that are unknown when it begins count as matching."""
         if not self._rules:
-            return self._most_threshold
-        return self._highest(
+            return self._max_rate_threshold
+        return self._highest_threshold(
             facts._replace(status=None, duration_ns=None, any_error=None, tool_calls=None, models=None, scores=None)
         )
 
-    def _highest(self, facts: SamplingContext) -> int:
-        """Return the T of the largest rate that a metric may still have."""
-        return threshold(max(self._most, *(rule.rate for rule in self._rules if matches(rule, facts)), 0.0))
+    def _highest_threshold(self, facts: SamplingContext) -> int:
+        """Return the T of the largest rate that a metric may have with these facts."""
+        return threshold(max(self._max_rate, *(rule.rate for rule in self._rules if matches(rule, facts)), 0.0))
 
     def _decide_paced(
         self, draw: _Draw, metric: str, rate: float, rule: str, rates: tuple[tuple[str, float], ...]
     ) -> Decision:
-        take = draw.r >= draw.met(threshold(rate))
+        take = draw.r >= draw.threshold_to_meet(threshold(rate))
         if self._pacer is not None and take and metric not in self.condition_metrics:  # condition metrics ask no judge
             rate *= self._pacer.factor(metric)
-            take = draw.r >= draw.met(threshold(rate))
+            take = draw.r >= draw.threshold_to_meet(threshold(rate))
             self._pacer.count(metric, taken=take)
             rule = rule if take else BUDGET
         return _decision(draw, take, rate, rule, rates)
 
     def matches(self, facts: SamplingContext) -> bool:
-        """Whether a rule applies to a unit."""
+        """Whether any rule applies to a unit."""
         return any(matches(rule, facts) for rule in self._rules)
 
     def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
@@ -495,20 +497,20 @@ class RateSampler:
     def for_feedback(self, facts: SamplingContext) -> Decision:
         """Decide whether a unit is kept for feedback, by the random number that also decides on sampling."""
         draw, rate = self._draw(facts), self._feedback_rate
-        return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
+        return _decision(draw, draw.r >= draw.threshold_to_meet(threshold(rate)), rate, FEEDBACK, ())
 
     def wants_session(self, conversation_id: str) -> bool:
         """Whether any metric could sample the session of this id, without budgets; False for an empty id."""
         t = self._session_threshold
-        return t is not None and bool(conversation_id) and self._of_session(conversation_id) >= t
+        return t is not None and bool(conversation_id) and self._hash_of_session(conversation_id) >= t
 
     def session(self, conversation_id: str, metric: str) -> Decision:
         """Decide on a session for one metric, at the metric's own rate, lowered by budgets."""
-        draw = _Draw(self._of_session(conversation_id), 0, False)
+        draw = _Draw(self._hash_of_session(conversation_id), 0, False)
         base = self._sessions.get(metric, 0.0)
         return self._decide_paced(draw, metric, base, BASE, ((BASE, base),))
 
-    def _of_session(self, conversation_id: str) -> int:
+    def _hash_of_session(self, conversation_id: str) -> int:
         return self._hash_of(b"session/" + conversation_id.encode("utf-8", "surrogatepass"))
 
     def _draw(self, facts: SamplingContext) -> _Draw:
@@ -540,13 +542,21 @@ def _decision(draw: _Draw, take: bool, rate: float, rule: str, rates: tuple[tupl
     own = threshold(rate)
     t = thinned(own, draw.upstream)
     return Decision(
-        take, probability(t), t, rule, draw.r, draw.met(own), probability(draw.upstream), rates, draw.upstream_by
+        take,
+        probability(t),
+        t,
+        rule,
+        draw.r,
+        draw.threshold_to_meet(own),
+        probability(draw.upstream),
+        rates,
+        draw.upstream_by,
     )
 
 
-_NAMED: Final = 10
-"""Maximum number of sampled units in a preview."""
-_LOOKS_AT: Final[Mapping[str, str]] = {
+_MAX_NAMED: Final = 10
+"""Maximum number of sampled units that a preview lists."""
+_FACT_OF: Final[Mapping[str, str]] = {
     "workflow": "name",
     "status": "status",
     "slower_than": "duration_ns",
@@ -617,7 +627,7 @@ class PreviewTally:
         service: Callable[[], str] = str,
         metadata: Collection[str] | None = None,
     ) -> None:
-        self._rates, self._given = dict(rates), tuple(rules)
+        self._rates, self._all_rules = dict(rates), tuple(rules)
         self._make = partial(RateSampler, rates, key=key, head_sampling_rate=head_sampling_rate, service=service)
         self._metadata = metadata
         self._samplers: dict[tuple[int, ...], RateSampler] = {}
@@ -631,22 +641,22 @@ class PreviewTally:
     def add(self, facts: SamplingContext, began_ns: int | None = None) -> Mapping[str, Decision]:
         """Count a unit; return the decisions on it, without those of another process."""
         facts = facts._replace(decided=None)
-        held = [self._holds(rule, facts) for rule in self._given]
-        sampler = self._sampler(tuple(place for place, holds in enumerate(held) if holds is None))
+        rule_matches = [self._match(rule, facts) for rule in self._all_rules]
+        sampler = self._sampler(tuple(index for index, match in enumerate(rule_matches) if match is None))
         decisions = {metric: sampler.decide(facts, metric) for metric in self._rates}
         self.units += 1
-        self._count_matches(held)
+        self._count_matches(rule_matches)
         self._count_taken(decisions)
-        chosen_by = {
+        taken_by = {
             name: (decision.rule, decision.probability) for name, decision in decisions.items() if decision.take
         }
-        if chosen_by:
+        if taken_by:
             self.taken += 1
-            unit = TakenUnit(facts.key, facts.name or "", began_ns, chosen_by)
-            for rule in {rule: None for rule, _ in chosen_by.values()}:
-                kept = self._named.setdefault(rule, [])
-                if len(kept) < _NAMED:
-                    kept.append(unit)
+            unit = TakenUnit(facts.key, facts.name or "", began_ns, taken_by)
+            for rule in {rule: None for rule, _ in taken_by.values()}:
+                units = self._named.setdefault(rule, [])
+                if len(units) < _MAX_NAMED:
+                    units.append(unit)
         return decisions
 
     def named(self) -> tuple[TakenUnit, ...]:
@@ -654,7 +664,7 @@ class PreviewTally:
         # The first unit of each rule, then the second of each rule, so that every rule is represented. Each unit is named
         # once.
         units = (unit for unit in chain.from_iterable(zip_longest(*self._named.values())) if unit is not None)
-        first = islice({unit.key: unit for unit in units}.values(), _NAMED)
+        first = islice({unit.key: unit for unit in units}.values(), _MAX_NAMED)
         return tuple(sorted(first, key=lambda unit: unit.began_ns or 0))
 
     def unlisted(self, rule: Rule) -> tuple[str, ...]:
@@ -664,20 +674,19 @@ class PreviewTally:
         return tuple(key for key in rule.when.metadata or {} if key not in self._metadata)
 
     def _sampler(self, unknown: tuple[int, ...]) -> RateSampler:
-        """Return a sampler without the rules whose conditions are unknown; a sampler applies such a rule to every unit."""
+        """Return a sampler without the rules at these indexes: a sampler applies a rule with unknown facts to every unit."""
         if unknown not in self._samplers:
-            rules = [rule for place, rule in enumerate(self._given) if place not in unknown]
+            rules = [rule for index, rule in enumerate(self._all_rules) if index not in unknown]
             self._samplers[unknown] = self._make(rules=rules)
         return self._samplers[unknown]
 
-    def _count_matches(self, held: Sequence[bool | None]) -> None:
-        by_name = dict[str, bool | None]({BASE: True})
-        for rule, holds in zip(self._given, held, strict=True):
-            matched_before = by_name.get(rule.name, False)  # two rules may have one name
-            by_name[rule.name] = True if matched_before or holds else None if None in (matched_before, holds) else False
-        for name, holds in by_name.items():
-            self.rules[name].matched += holds is True
-            self.rules[name].unknown += holds is None
+    def _count_matches(self, rule_matches: Sequence[bool | None]) -> None:
+        by_name: dict[str, set[bool | None]] = {BASE: {True}}  # several rules may have one name
+        for rule, match in zip(self._all_rules, rule_matches, strict=True):
+            by_name.setdefault(rule.name, set()).add(match)
+        for name, results in by_name.items():
+            self.rules[name].matched += True in results
+            self.rules[name].unknown += None in results and True not in results
 
     def _count_taken(self, decisions: Mapping[str, Decision]) -> None:
         shares, rules_taken = dict[str, float](), set[str]()
@@ -694,7 +703,7 @@ class PreviewTally:
             self.rules[rule].taken += rule in rules_taken
             self.rules[rule].expected += share
 
-    def _holds(self, rule: Rule, facts: SamplingContext) -> bool | None:
+    def _match(self, rule: Rule, facts: SamplingContext) -> bool | None:
         """Return whether a rule applies to a unit; None if a fact that the rule reads is unknown, and its other facts match."""
         if rule.when.score is not None and rule.when.score.metric not in (facts.scores or {}):
             facts = facts._replace(scores=None)
@@ -702,5 +711,5 @@ class PreviewTally:
             facts = facts._replace(metadata=None)
         if not matches(rule, facts):
             return False
-        names = (fact for field_, fact in _LOOKS_AT.items() if getattr(rule.when, field_) not in (None, False, {}))
+        names = (fact for field_, fact in _FACT_OF.items() if getattr(rule.when, field_) not in (None, False, {}))
         return None if any(getattr(facts, name) is None for name in names) else True

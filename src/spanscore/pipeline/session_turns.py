@@ -1,4 +1,4 @@
-"""Joins turns, in any order, into a conversation that has each message once; and remembers ended conversations.
+"""Joins turns, in any order, into a conversation in which each message occurs once; and remembers ended conversations.
 
     gathered so far     H1 A1 H2 A2
     the turn            H1 A1 H2 A2 H3 A3      has the whole history, and replaces the gathered messages
@@ -8,7 +8,8 @@
 The history is found by comparing texts, never lengths. The last exchange of a turn, from its human message on, is new, even
 if an earlier exchange has the same texts. Exceptions:
 
-- If the last gathered exchange was interrupted, a turn replaces it if its own exchange begins with the same messages.
+- If the last gathered exchange was interrupted, and the last exchange of the turn begins with the same messages, the turn
+  replaces it.
 - If the whole history lacks gathered tool calls, the gathered messages are kept, and the turn's later messages are appended.
 """
 
@@ -44,13 +45,13 @@ class Segment:
         end_ns: end of the turn.
         content: the messages as JSON, so that their exact size is known.
         count: number of messages.
-        marks: a hash of each text of humans and the assistant. Tool calls have none, because an application's history may lack
-            them.
-        own: index in ``marks`` of the turn's own exchange; the history is before it.
-        own_message: index of the turn's own exchange among the messages.
+        marks: a hash of each text of humans and the assistant. Tool calls have no mark, because an application's history may
+            lack them.
+        own: index in ``marks`` of the turn's last exchange; the history is before it.
+        own_message: index of that exchange among the messages.
         exchanges: number of human messages; consecutive human messages count once.
         is_open: whether the last message has no answer, because the run was interrupted.
-        brought: whether the turn contained all messages that were gathered before.
+        has_history: whether the turn contained all messages that were gathered before.
     """
 
     end_ns: int
@@ -61,7 +62,7 @@ class Segment:
     own_message: int
     exchanges: int
     is_open: bool
-    brought: bool = False
+    has_history: bool = False
 
     def messages(self) -> list[Message]:
         """Return the messages."""
@@ -84,22 +85,23 @@ def segment_of(conversation: Sample, end_ns: int) -> Segment | None:
 
 
 def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
-    """Return the gathered segments, in order, with one more turn."""
+    """Return the segments of a conversation, in order, with one more turn."""
     if gathered and _resumes(gathered[-1], turn):
-        before = gathered[-1]
-        return join_turn([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
+        last = gathered[-1]  # without its interrupted exchange, which the turn contains
+        rest = [last.cut(0, last.own_message)] if last.own_message else []
+        return join_turn([*gathered[:-1], *rest], turn)
     covered = _count_covered([mark for segment in gathered for mark in segment.marks], turn.marks[: turn.own])
     if covered is None:
         return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
-    shown = sum(segment.count for segment in gathered)
+    messages = sum(segment.count for segment in gathered)
     # The gathered messages may have tool calls that the history lacks.
-    if shown > covered and shown > (after := _after(turn, covered)):
-        return [*gathered, replace(turn.cut(after), brought=True)]
-    return [replace(turn, brought=turn.exchanges > 1)]
+    if messages > covered and messages > (after := _index_after(turn, covered)):
+        return [*gathered, replace(turn.cut(after), has_history=True)]
+    return [replace(turn, has_history=turn.exchanges > 1)]
 
 
 def messages_in(gathered: Iterable[Segment]) -> list[Message]:
-    """Return the messages of a conversation, without tool results for which there is no call."""
+    """Return the messages of a conversation, without tool results that no call precedes."""
     kept: list[Message] = []
     caller: AIMessage | None = None
     for message in chain.from_iterable(segment.messages() for segment in gathered):
@@ -154,35 +156,35 @@ def _mark(message: Message) -> int | None:
 
 
 def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
-    """Return the number of a history's texts that cover all gathered texts; None if the history does not cover them.
+    """Return the number of texts at the beginning of a history that cover all gathered texts; None if it lacks some of them.
 
     A history that covers the gathered texts begins with the first of them and has the others in order. It may have further
     texts in between, because a turn's sample has only the last of several texts of an assistant.
     """
     if gathered and (not history or history[0] != gathered[0]):
         return None
-    at = 0
+    covered = 0
     for mark in gathered:
         try:
-            at = history.index(mark, at) + 1
+            covered = history.index(mark, covered) + 1
         except ValueError:
             return None
-    return at
+    return covered
 
 
-def _after(turn: Segment, spoken: int) -> int:
-    """Return the index of the message after this number of texts; tool calls belong to the text before them."""
+def _index_after(turn: Segment, texts: int) -> int:
+    """Return the index of the message after the first ``texts`` texts; tool calls belong to the text before them."""
     starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
-    return [*starts, turn.count][spoken]
+    return [*starts, turn.count][texts]
 
 
 def _resumes(before: Segment, turn: Segment) -> bool:
-    """Whether a turn continues an exchange without an answer. Such a turn begins with the same messages and tool calls."""
+    """Whether a turn continues the unanswered exchange of ``before``: it begins with the same messages and tool calls."""
     unanswered = before.marks[before.own :]
     if not (before.is_open and unanswered) or turn.marks[turn.own : turn.own + len(unanswered)] != unanswered:
         return False
-    was, goes_on = before.messages()[before.own_message :], turn.messages()[turn.own_message :]
-    return len(was) <= len(goes_on) and all(_same(*pair) for pair in zip(was, goes_on, strict=False))
+    interrupted, resumed = before.messages()[before.own_message :], turn.messages()[turn.own_message :]
+    return len(interrupted) <= len(resumed) and all(map(_same, interrupted, resumed))
 
 
 def _same(message: Message, other: Message) -> bool:
@@ -210,6 +212,7 @@ class PastSession(NamedTuple):
     Attributes:
         revision: revision of its last end.
         end_ns: end of its last turn, 64 bits.
+        exchanges: number of its exchanges; 65,535 if it had more.
         head: 32 bits of the hash of its first text.
     """
 
@@ -220,7 +223,7 @@ class PastSession(NamedTuple):
 
 
 class PastSessions:
-    """Remembers ended conversations, 120 to 170 bytes each. A conversation that goes on is then a revision, not a new one.
+    """Remembers ended conversations, 120 to 170 bytes each, so that further turns make a revision and no new conversation.
 
     Python's hash of bytes is keyed per process: ids cannot be made to collide, and collide by chance once in 10¹² look-ups.
 
@@ -259,10 +262,8 @@ def _hash(key: UnitKey) -> int:
     return hash(key.trace_id.to_bytes(16, "big")) & _KEY_BITS
 
 
-_LINKS: Final = 100
+_MAX_LINKS: Final = 100
 _REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "rubrics")
-_TIME: Final = (1 << 64) - 1
-_HEAD: Final = (1 << 32) - 1
 _SESSION_BYTES: Final = 1_300
 """Bytes of a session with its place in the table and its last turn's span, without segments, links and attributes."""
 _SEGMENT_BYTES: Final = 280
@@ -275,6 +276,7 @@ class Turn(NamedTuple):
 
     Attributes:
         id: the application's own id of the conversation.
+        unit: key of the unit.
         root: root span without content; None if it never arrived.
         end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
         samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
@@ -296,11 +298,13 @@ class OpenSession:
 
     Attributes:
         id: the application's own id of the conversation.
+        key: key in the ledger of sessions.
         past: previous end of the conversation; None if it has not ended before, or its end was forgotten.
         last_ns: arrival of its latest turn.
+        size_bytes: approximate memory of the session.
         units: number of turns that arrived.
-        unscored: turns that arrived since it was last scored.
-        brings: whether its latest turn contained the whole history; None if unknown.
+        unscored: number of turns that arrived since it was last scored.
+        arrived_with_history: whether the turn that arrived last contained the whole history; None if unknown.
         stream: stream of its first turn.
         why_partial: why other processes may have turns of it; empty if every turn arrived here.
     """
@@ -309,26 +313,26 @@ class OpenSession:
     key: UnitKey
     past: PastSession | None = None
     last_ns: int = 0
-    held_bytes: int = 0
+    size_bytes: int = 0
     units: int = 0
     unscored: int = 0
-    brings: bool | None = None
+    arrived_with_history: bool | None = None
     stream: Hashable = None
     why_partial: str = ""
     _segments: list[Segment] = field(default_factory=list)
     _links: list[bytes] = field(default_factory=list)
     _root: SpanData | None = None
+    # name of a reference field → end of its latest turn, and its value as JSON
     _references: dict[str, tuple[int, str]] = field(default_factory=dict)
-    _tools: dict[str, tuple[int, str]] = field(
-        default_factory=dict
-    )  # name → end of its latest turn, and the definition
+    # tool's name → end of its latest turn, and its definition as JSON
+    _tools: dict[str, tuple[int, str]] = field(default_factory=dict)
     _images: dict[str, Image] = field(default_factory=dict)  # key in the messages → image
-    _gap: tuple[int, Outcome] | None = None  # end and outcome of the latest turn without a sample
-    _waits_ns: int = -1  # end of the latest interrupted turn; -1 = none was interrupted
+    _missing_turn: tuple[int, Outcome] | None = None  # end and outcome of the latest turn without a sample
+    _interrupted_ns: int = -1  # end of the latest interrupted turn; -1 = none was interrupted
 
     @property
     def name(self) -> str:
-        """The name of its last turn's span."""
+        """Name of the span of its last turn."""
         return "" if self._root is None else self._root.name
 
     @property
@@ -338,7 +342,7 @@ class OpenSession:
 
     @property
     def turns(self) -> int:
-        """Number of turns, including turns of other processes that later histories contain."""
+        """Number of turns, including turns of other processes that the histories of later turns contain."""
         return max(self.units, self.exchanges)
 
     @property
@@ -347,24 +351,24 @@ class OpenSession:
         return 0 if self.past is None else self.past.revision + 1
 
     @property
-    def is_brought(self) -> bool:
-        """Whether its last turn, by time, contained the whole history."""
-        return bool(self._segments) and self._segments[-1].brought
+    def ends_with_history(self) -> bool:
+        """Whether its last turn by time contained the whole history."""
+        return bool(self._segments) and self._segments[-1].has_history
 
     def add(self, turn: Turn, now_ns: int) -> None:
-        """Gather a turn."""
-        self.last_ns, self.brings = now_ns, None
+        """Add a turn."""
+        self.last_ns, self.arrived_with_history = now_ns, None
         self.units += 1
         self.unscored += 1
-        self._link(turn)
+        self._add_link(turn)
         outcome = turn.samples.outcome
         if turn.samples.interrupted:
-            self._waits_ns = max(self._waits_ns, turn.end_ns)
+            self._interrupted_ns = max(self._interrupted_ns, turn.end_ns)
         elif outcome is not None and outcome is not Outcome.FILTERED:
-            self._gap = max(self._gap or (0, outcome), (turn.end_ns, outcome))
+            self._missing_turn = max(self._missing_turn or (0, outcome), (turn.end_ns, outcome))
         elif outcome is None:
             self._gather(turn)
-        self.held_bytes = self._size()
+        self.size_bytes = self._size_bytes()
 
     def _gather(self, turn: Turn) -> None:
         conversation = turn.samples.multi_turn or turn.samples.single_turn
@@ -375,27 +379,29 @@ class OpenSession:
         if segment is not None:
             self._images |= images
             self._insert(segment)
-            self._refer(turn)
+            self._add_references(turn)
 
     def incomplete(self, *, history_fills_gaps: bool) -> str | None:
         """Return why turns are missing; None if all turns are present.
 
-        With ``history_fills_gaps``, the history in a later turn replaces a turn without a sample.
+        ``history_fills_gaps``: whether a turn without a sample is present if the history of a later turn contains it.
         """
-        if self._gap is not None and not (history_fills_gaps and self._gap[0] < self._brought_ns):
-            return f"a turn of the conversation has no sample: {self._gap[1]}"
-        if self._waits_ns > max((segment.end_ns for segment in self._segments), default=-1):
+        if self._missing_turn is not None and not (
+            history_fills_gaps and self._missing_turn[0] < self._last_history_ns
+        ):
+            return f"a turn of the conversation has no sample: {self._missing_turn[1]}"
+        if self._interrupted_ns > max((segment.end_ns for segment in self._segments), default=-1):
             return "the last turn of the conversation was interrupted, and has not been resumed"
         past = self.past
-        is_back = past is None or (
-            self._brought_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
+        has_earlier_messages = past is None or (
+            self._last_history_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
         )
-        if not is_back:
+        if not has_earlier_messages:
             return "the conversation went on after its end, and its turns do not contain the earlier messages"
         return None
 
     def as_unit(self, end: SessionEnd) -> Unit:
-        """Return the unit that gets the score: the last turn, which represents the conversation."""
+        """Return the unit that gets the score of the conversation: its last turn."""
         links = tuple(
             UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big")) for link in self._links
         )
@@ -404,52 +410,52 @@ class OpenSession:
         return Unit(links[-1], spans, revision=self.revision, session=session)
 
     def samples(self) -> Samples:
-        """Return the conversation, with the latest value of each reference field; an outcome if it has no messages."""
+        """Return the conversation with the latest value of each reference field; an outcome if it has no messages."""
         messages = messages_in(self._segments)
         if messages:
             references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
             tools = [json.loads(text) for _, text in self._tools.values()] or None
             conversation = MultiTurnSample(user_input=messages, tools=tools, **references)
             return Samples.of(add_images(conversation, lambda: self._images))
-        if self._gap is None and self._waits_ns < 0:
+        if self._missing_turn is None and self._interrupted_ns < 0:
             return Samples(outcome=Outcome.FILTERED, reason="the filter left out every turn of the conversation")
         return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
 
     def ended(self) -> PastSession:
-        """Return its end, to be remembered."""
+        """Return the end of the conversation, which `PastSessions` remembers."""
         past = self.past or PastSession(0, 0, 0, self._head or 0)
         end_ns = int.from_bytes(self._links[-1][:8], "big")
         return PastSession(self.revision, max(past.end_ns, end_ns), max(past.exchanges, self.exchanges), past.head)
 
     @property
-    def _brought_ns(self) -> int:
+    def _last_history_ns(self) -> int:
         """End of the latest turn that contained the whole history."""
-        return max((segment.end_ns for segment in self._segments if segment.brought), default=0)
+        return max((segment.end_ns for segment in self._segments if segment.has_history), default=0)
 
     @property
     def _head(self) -> int | None:
         """32 bits of the hash of its first text; None without a text."""
-        return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
+        return next((mark & (1 << _HEAD_BITS) - 1 for segment in self._segments for mark in segment.marks), None)
 
-    def _link(self, turn: Turn) -> None:
+    def _add_link(self, turn: Turn) -> None:
         ids = turn.unit.trace_id.to_bytes(16, "big") + turn.unit.span_id.to_bytes(8, "big")
-        link = (turn.end_ns & _TIME).to_bytes(8, "big") + ids  # 32 bytes, which sort by time
+        link = (turn.end_ns & (1 << _TIME_BITS) - 1).to_bytes(8, "big") + ids  # 32 bytes, which sort by time
         if not self._links or link > self._links[-1]:
             self._root = None if turn.root is None else replace(turn.root, metadata={}, events=())
         insort(self._links, link)
-        del self._links[:-_LINKS]
+        del self._links[:-_MAX_LINKS]
 
     def _insert(self, new: Segment) -> None:
         """Insert a turn by its time, and join the later turns again, because their histories may contain it."""
         later = [segment for segment in self._segments if segment.end_ns > new.end_ns]
         before = self._segments[: len(self._segments) - len(later)]
         segments = join_turn(before, new)
-        self.brings = segments[-1].brought or (None if _begins_alike(before, new) else False)
+        self.arrived_with_history = segments[-1].has_history or (None if _begins_alike(before, new) else False)
         for segment in later:
             segments = join_turn(segments, segment)
         self._segments = segments
 
-    def _refer(self, turn: Turn) -> None:
+    def _add_references(self, turn: Turn) -> None:
         for sample in (turn.samples.single_turn, turn.samples.multi_turn):
             references = {} if sample is None else sample.model_dump(include=set(_REFERENCES))
             for name, reference in references.items():
@@ -461,12 +467,11 @@ class OpenSession:
             entry = turn.end_ns, json.dumps(jsonable(tool.model_dump()))
             self._tools[tool.name] = max(self._tools.get(tool.name, entry), entry)
 
-    def _size(self) -> int:
+    def _size_bytes(self) -> int:
         attributes = {} if self._root is None else self._root.attributes
         texts = [self.id, *(value for value in attributes.values() if isinstance(value, str))]
         segments = sum(_SEGMENT_BYTES + len(segment.content) + 8 * len(segment.marks) for segment in self._segments)
-        kept = (*self._references.values(), *self._tools.values())
-        references = sum(_SEGMENT_BYTES + len(text) for _, text in kept)
+        references = sum(_SEGMENT_BYTES + len(text) for _, text in (*self._references.values(), *self._tools.values()))
         counted = _ATTRIBUTE_BYTES * len(attributes) + _LINK_BYTES * len(self._links)
         images = sum(len(image.url or image.base64 or "") for image in self._images.values())
         return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted + images

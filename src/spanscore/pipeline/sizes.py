@@ -30,11 +30,15 @@ from spanscore.core.span import Attributes, SamplingContext, Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.protocols import Queue, SampleObserver
 
-_ENTRY: Final = 80  # approximate bytes of a container's entry
-_MAX_OBJECTS: Final = 20_000  # maximum number of objects read, 10 ms at worst
-_LONG: Final = 1_000  # a longer text is counted once
+_ENTRY_BYTES: Final = 80
+"""Approximate bytes of a container's entry."""
+_MAX_OBJECTS: Final = 20_000
+"""Maximum number of objects that are read for one estimate, 10 ms at worst."""
 _FIRST: Final = slice(_MAX_OBJECTS)
-_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # without entries; their size is not counted
+_LONG: Final = 1_000
+"""A text of more characters is counted once, even if it occurs several times."""
+_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})
+"""Types without entries; their own size is not counted."""
 _MODELS: Final = frozenset(
     {
         SingleTurnSample,
@@ -51,10 +55,10 @@ _MODELS: Final = frozenset(
 
 
 def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
-    """Return the approximate size of a unit's content in memory: of ``samples`` if given, otherwise of its spans' attributes.
+    """Return the approximate bytes of a unit's content: of ``samples`` if given, otherwise of its spans' attributes.
 
-    A long text counts once, even if it occurs several times. Lists, tuples, dicts and samples are traversed without running
-    their code. After 20,000 objects the size so far, a lower bound, is returned.
+    A long text counts once, even if it occurs several times. Lists, tuples, dicts and samples are read without running their
+    code. After 20,000 objects the size so far is returned, which is a lower bound.
     """
     if samples is not None:
         return _size_bytes([samples.single_turn, samples.multi_turn])
@@ -63,45 +67,46 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     return _size_bytes([each.content_owner if isinstance(each, Attributes) else dict(each) for each in attributes])
 
 
-def _size_bytes(held: list[Any]) -> int:
+def _size_bytes(objects: list[Any]) -> int:
     seen: set[int] = set()
-    total, left = 0, held
+    total, unread = 0, objects
     for _ in range(_MAX_OBJECTS):
-        if not left:
+        if not unread:
             break
-        thing = left.pop()
-        kind = type(thing)
+        value = unread.pop()
+        kind = type(value)
         if kind is str or kind is bytes:
-            if len(thing) <= _LONG:
-                total += len(thing)
-            elif id(thing) not in seen:
-                seen.add(id(thing))
-                total += len(thing)
+            if len(value) <= _LONG:
+                total += len(value)
+            elif id(value) not in seen:
+                seen.add(id(value))
+                total += len(value)
         elif kind not in _SMALL:
-            inside = _inside(thing, kind)
-            total += _ENTRY * len(inside)
-            left += inside
+            entries = _entries(value, kind)
+            total += _ENTRY_BYTES * len(entries)
+            unread += entries
     return total
 
 
-def _inside(thing: Any, kind: type) -> Collection[Any]:
+def _entries(value: Any, kind: type) -> Collection[Any]:
     """Return the first entries of a container; empty for every other object."""
     if kind is dict:
-        return thing.values() if len(thing) <= _MAX_OBJECTS else list(islice(thing.values(), _MAX_OBJECTS))
+        return value.values() if len(value) <= _MAX_OBJECTS else list(islice(value.values(), _MAX_OBJECTS))
     if kind is partial:
-        return thing.args  # type: ignore[no-any-return]
+        return value.args  # type: ignore[no-any-return]
     if kind is list:
-        return thing if len(thing) <= _MAX_OBJECTS else thing[:_MAX_OBJECTS]  # type: ignore[no-any-return]
+        return value if len(value) <= _MAX_OBJECTS else value[:_MAX_OBJECTS]  # type: ignore[no-any-return]
     if issubclass(kind, tuple):
-        return tuple.__getitem__(thing, _FIRST)
-    return list(vars(thing).values()) if kind in _MODELS else ()
+        return tuple.__getitem__(value, _FIRST)
+    return list(vars(value).values()) if kind in _MODELS else ()
 
 
 _UNIT_BYTES: Final = 2_500
 """Measured bytes of a kept unit without content and attributes."""
 _SCORE_BYTES: Final = 1_000
-_MAX_GONE: Final = 10_000
-"""Number of remembered units that are no longer kept."""
+"""Approximate bytes of a kept score without its explanation."""
+_MAX_DROPPED: Final = 10_000
+"""Maximum number of remembered keys of dropped units."""
 
 
 @dataclass(slots=True)
@@ -125,23 +130,22 @@ class KeptUnit:
 
     @property
     def samples(self) -> Samples:
-        """The samples that a metric judges, redacted."""
-        held: Samples = pickle.loads(self._samples)
-        return held
+        """The redacted samples, as metrics read them."""
+        samples: Samples = pickle.loads(self._samples)
+        return samples
 
 
 @dataclass(eq=False, repr=False)
 class SampleCache:
-    """A ``SampleObserver`` that keeps samples until they are taken, are too old, or exceed the bound.
+    """A ``SampleObserver`` that keeps samples until they are taken, are too old, or exceed ``max_bytes``.
 
-    Call on the span thread. Samples are kept pickled: the size is then exact, and unpickling is rarely needed because most
-    samples are never read again.
+    Call on the span thread. Samples are kept pickled, because the size is then exact, and most samples are never read again.
 
     Attributes:
         decide: returns whether a unit is kept, and with which probability; pure.
         within_ns: time for which samples are kept, in nanoseconds.
         max_bytes: maximum size of all kept samples; the oldest is dropped first.
-        on_kept: called with the key of a unit that is kept now.
+        on_kept: called with the key of each unit after it was added.
         clock: returns the present time in nanoseconds; never decreases.
     """
 
@@ -155,7 +159,7 @@ class SampleCache:
     def __post_init__(self) -> None:
         self.bytes = 0
         self._kept: OrderedDict[UnitKey, KeptUnit] = OrderedDict()
-        self._gone: OrderedDict[UnitKey, None] = OrderedDict()
+        self._dropped: OrderedDict[UnitKey, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -168,10 +172,10 @@ class SampleCache:
         """Keep the samples of a unit, if there are any."""
         if samples.outcome is not None or facts.key in self._kept:
             return
-        held = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
+        pickled = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
         texts = (value for span in unit.spans for value in span.metadata.values() if isinstance(value, str))
-        size = len(held) + _UNIT_BYTES + size_bytes_of(unit) + sum(map(len, texts))
-        self._kept[facts.key] = KeptUnit(unit, self.decide(facts), self.clock() + self.within_ns, size, held)
+        size = len(pickled) + _UNIT_BYTES + size_bytes_of(unit) + sum(map(len, texts))
+        self._kept[facts.key] = KeptUnit(unit, self.decide(facts), self.clock() + self.within_ns, size, pickled)
         self.bytes += size
         self.make_room()
         self.on_kept(facts.key)
@@ -197,8 +201,8 @@ class SampleCache:
         return kept
 
     def was_dropped(self, key: UnitKey) -> bool:
-        """Return whether the unit was in the cache and was dropped for age or size. The latest 10,000 are remembered."""
-        return key in self._gone
+        """Return whether a unit was dropped for age or size; false if it was not among the last 10,000 dropped units."""
+        return key in self._dropped
 
     def make_room(self) -> None:
         """Drop units that are too old, and then the oldest until the others are within the bound."""
@@ -209,54 +213,55 @@ class SampleCache:
                 return
             self.bytes -= oldest.size_bytes
             del self._kept[oldest.unit.key]
-            keep_latest(self._gone, oldest.unit.key, None, _MAX_GONE)
+            keep_latest(self._dropped, oldest.unit.key, None, _MAX_DROPPED)
 
 
 class SampleObservers:
     """Passes the samples of each unit to the observers that are interested in the unit. Call on the span thread.
 
     Args:
-        queue: the scorer's queue; each sample that is being made occupies a place in the queue.
+        queue: the scorer's queue, in which each sample that is being made takes a place.
 
     Attributes:
-        observers: added before the first unit.
-        noticed: functions called with the facts of each unit that has closed or cannot be sampled; added before the first
-            unit.
+        observers: the observers; added before the first unit.
+        unit_listeners: functions called with the facts of each unit that has closed or that sampling excluded; added before
+            the first unit.
     """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self.observers: list[SampleObserver] = []
-        self.noticed: list[Callable[[SamplingContext], None]] = []
+        self.unit_listeners: list[Callable[[SamplingContext], None]] = []
         self._making: dict[UnitKey, SamplingContext] = {}
 
     def notify_closed(self, facts: SamplingContext) -> None:
-        """Call each function of ``noticed`` with the facts of a unit."""
-        for notice in self.noticed:
-            notice(facts)
+        """Call each function of ``unit_listeners`` with the facts of a unit."""
+        for listener in self.unit_listeners:
+            listener(facts)
 
     def is_interested(self, facts: SamplingContext) -> bool:
-        """Whether an observer is interested in a unit that has closed. No observer gets the sample of an inner unit."""
+        """Whether an observer is interested in a unit that has closed. No observer gets samples of inner units."""
         return facts.inner is None and any(observer.is_interested(facts) for observer in self.observers)
 
     def begin_making(self, facts: SamplingContext) -> bool:
-        """Return whether an observer is interested in a unit. If so, record that the samples of the unit will be made."""
+        """Return whether an observer is interested in a unit; if so, the unit is in ``making()`` from now on."""
         if wanted := self.is_interested(facts):
             self._making[facts.key] = facts
         return wanted
 
-    def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
-        """Return a job for the samples of an unsampled unit; [] if no observer is interested or, after a report, if the
-        queue is full.
+    def request(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
+        """Return an unsampled unit, to make its samples; [] if no observer is interested, or if the queue is full.
+
+        A full queue is reported to the observers.
         """
         if not self.is_interested(facts):
             return []
-        held = size_bytes_of(unit, samples)
-        if not self._queue.reserve(held):
+        size_bytes = size_bytes_of(unit, samples)
+        if not self._queue.reserve(size_bytes):
             self._report(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
             return []
         self.begin_making(facts)
-        return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
+        return [SampledUnit(unit, {}, samples, size_bytes, now_s, wanted=True)]
 
     def making(self, conversation_id: str | None = None) -> list[UnitKey]:
         """Return the units whose samples are being made, of one conversation or of all. A flush waits for these units."""

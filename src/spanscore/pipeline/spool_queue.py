@@ -1,10 +1,10 @@
-"""``SpoolQueue`` keeps jobs on a disk, so that they outlive the process, and a bounded number of jobs also in memory.
+"""``SpoolQueue`` keeps jobs on the disk, so that they outlive the process, and a bounded number of these jobs also in memory.
 
-    put ─▶ on the disk ─▶ leased, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
-                 └─▶ without a lease: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
+    put ─▶ on the disk ─┬─ leased, in memory ─▶ begun ─▶ scores stored ─▶ emitted, exported ─▶ deleted
+                        └─ without a lease: ``delegated`` ─▶ taken by this or another process ─▶ begun …
 
-A *lease* is the right to score a job: one process has it. A job beyond the bound in memory has no lease, and is taken later:
-a backlog needs disk space, and no memory. *Delegated* jobs are scored by any process that reads the file.
+A *lease* is the right to score a job, which one process has. A job beyond the bound in memory has no lease, and is taken
+later: a backlog takes disk space, but no memory. *Delegated* jobs are scored by any process that reads the file.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, metrics_
 from spanscore.durable.spool import SpoolFile
 from spanscore.pipeline.queues import MemoryQueue
 
-_PASSING: Final = 20
-"""Units on their way to the disk for each unit that may be in memory, so that a burst passes as fast as the disk allows."""
-_AT_ONCE: Final = 64
-"""Number of rows that are taken at once."""
-_LOOK_S: Final = 1.0
+_TRANSIT_FACTOR: Final = 20
+"""Maximum number of units on their way to the disk per unit that may be in memory, so that only the disk limits a burst."""
+_BATCH: Final = 64
+"""Maximum number of rows that are taken in one step."""
+_SEARCH_S: Final = 1.0
 """Pause between two searches for rows of other processes: delegated rows, and rows of processes that have ended."""
 _PROVISIONAL: Final = 1 << 31
-_COME_AGAIN: Final = {
+"""Added to the number of turns, it is the revision in the row key of a provisional scoring."""
+_REPEATED: Final = {
     PutResult.KNOWN: "the unit is in the spool already",
     PutResult.DONE: "the unit came again: its scores have been exported (spanscore.redelivered)",
 }
@@ -49,7 +50,7 @@ _ENDS: Final = {
 
 
 def row_key(unit: Unit) -> RowKey:
-    """Return the key of a unit's job in a spool; a conversation that goes on has a new key with each turn."""
+    """Return the key of a unit's job in a spool. The key of a provisional scoring contains the number of turns."""
     revision = unit.revision
     if unit.session is not None and unit.is_provisional:
         revision = _PROVISIONAL + unit.session.turns
@@ -66,11 +67,11 @@ class SpoolQueue:
         max_bytes: approximate bytes of content in memory: one half for leased jobs, one half for jobs on their way to the
             disk.
         scores_here: whether this process scores jobs; otherwise each job is delegated.
-        unreadable: called with the reason if a row cannot be decoded; the row becomes a dead letter in the file.
+        unreadable: called with the reason for each row that cannot be decoded, which becomes a dead letter in the file.
         resource: returns the resource of this process, which is written with a job.
-        passing: maximum number of units on their way to the disk; None = twenty for each of ``in_memory``.
-        metrics: names of this process's metrics; jobs of other metrics wait for a process that has these. None = it has all.
-        redelivered: units that arrived again: put once more, or taken with all scores, which may have been emitted before.
+        max_in_transit: maximum number of units on their way to the disk; None = twenty for each of ``in_memory``.
+        metrics: names of this process's metrics; jobs for other metrics wait for a process that has them. None = all metrics.
+        redelivered: number of units that arrived again: put once more, or taken with all scores, which may have been emitted.
     """
 
     spool: SpoolFile
@@ -80,7 +81,7 @@ class SpoolQueue:
     scores_here: bool = True
     unreadable: Callable[[str], None] = lambda because: None
     resource: Callable[[], Mapping[str, Any]] = dict
-    passing: int | None = None
+    max_in_transit: int | None = None
     metrics: Collection[str] | None = None
 
     def __post_init__(self) -> None:
@@ -89,42 +90,42 @@ class SpoolQueue:
 
     def reset(self) -> None:
         """Return to the initial state, in a forked child process; the parent keeps the leases."""
-        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
+        self._in_transit = MemoryQueue(self.max_in_transit or _TRANSIT_FACTOR * self.in_memory, self.max_bytes // 2)
         self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.redelivered = 0
-        self._kept: set[UnitKey] = set()  # units with a job in memory and a row on the disk
-        self._rests: dict[RowKey, str] = {}  # rows in work → the metrics that this process lacks
+        self._durable_units: set[UnitKey] = set()  # with a job in memory and a row on the disk
+        self._other_metrics: dict[RowKey, str] = {}  # row in work → metrics that this process lacks
         self._results: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._wakes = False
-        self._life = object()
+        self._wake_scheduled = False
+        self._generation = object()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._look: asyncio.TimerHandle | None = None
-        self._takes = False
-        self._more = False
+        self._search_timer: asyncio.TimerHandle | None = None
+        self._is_taking = False
+        self._has_more = False
         self._closed = False
 
     @property
     def capacity(self) -> int:
         """Maximum number of units on their way to the disk."""
-        return self._passing.capacity
+        return self._in_transit.capacity
 
     def __len__(self) -> int:
         """Number of units on their way to the disk, and of jobs in memory."""
-        return len(self._passing) + len(self._memory)
+        return len(self._in_transit) + len(self._memory)
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserve a place on the way to the disk. Returns False if all are taken, or the spool accepts no job. Thread-safe.
+        """Reserve a place on the way to the disk. Returns False if none is free, or if the spool accepts no job. Thread-safe.
 
-        If no unit is on its way, one is accepted in any case, so that the queue notices when the disk accepts jobs again.
+        If no unit is on its way, one is accepted in any case, to try whether the disk accepts jobs again.
         """
-        if len(self._passing) and self.spool.room(size_bytes) is not None:
+        if len(self._in_transit) and self.spool.room(size_bytes) is not None:
             return False
-        return self._passing.reserve(size_bytes)
+        return self._in_transit.reserve(size_bytes)
 
     def cancel(self, size_bytes: int) -> None:
         """Release a reserved place. Thread-safe."""
-        self._passing.cancel(size_bytes)
+        self._in_transit.cancel(size_bytes)
 
     def rejection_reason(self) -> str | None:
         """Return why the spool accepts no job. Thread-safe."""
@@ -132,7 +133,7 @@ class SpoolQueue:
 
     def is_durable(self, key: UnitKey) -> bool:
         """Whether a unit's job is in memory and on the disk, so that it is scored even if this process ends. Thread-safe."""
-        return key in self._kept
+        return key in self._durable_units
 
     def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
         """Set the callback of each job that is put; see ``DurableQueue.on_result``."""
@@ -140,16 +141,16 @@ class SpoolQueue:
 
     def begin(self) -> None:
         """Take jobs without an owner, now and at intervals, if this process scores jobs."""
-        if self._look is None and self.scores_here and not self._closed:
+        if self._search_timer is None and self.scores_here and not self._closed:
             self._loop = asyncio.get_running_loop()
-            self._look_for_more()
+            self._search()
 
     def put(self, job: Job) -> None:
         """Write a job to the disk, and then release the job's place."""
         body = json_of_job(job, self.resource() or None)
         self._loop = asyncio.get_running_loop()
-        own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
-        callback = self._soon(partial(self._was_put, job, own))
+        own = self.scores_here and not self._closed and not self._has_more and self._memory.reserve(job.size_bytes)
+        callback = self._on_loop(partial(self._on_put, job, own))
         self.spool.put(row_key(job.unit), body, callback, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
@@ -157,7 +158,7 @@ class SpoolQueue:
         self._loop = loop = asyncio.get_running_loop()
         job = await self._memory.get()
         begun = loop.create_future()
-        self.spool.begin([row_key(job.unit)], self._soon(lambda: None if begun.done() else begun.set_result(None)))
+        self.spool.begin([row_key(job.unit)], self._on_loop(lambda: None if begun.done() else begun.set_result(None)))
         try:
             await begun
         except asyncio.CancelledError:
@@ -166,65 +167,65 @@ class SpoolQueue:
         return job
 
     def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
-        """Write all scores of a job so far, then call ``callback``: with False if another process has the row by now."""
-        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(callback))
+        """Write all scores of a job so far, then call ``callback``: with False if another process has the lease by now."""
+        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._on_loop(callback))
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
         """Delete rows with exported scores; keep rows for metrics that this process lacks. Thread-safe.
 
         A conversation is not remembered: if it continues after a restart, it counts as a new conversation with the same id.
         """
-        rests = [(unit, row_key(unit), self._rests.pop(row_key(unit), None)) for unit in units]
+        rows = [(unit, row_key(unit), self._other_metrics.pop(row_key(unit), None)) for unit in units]
         for is_session in (False, True):
-            done = [key for unit, key, rest in rests if rest is None and (unit.session is not None) == is_session]
+            done = [key for unit, key, others in rows if others is None and (unit.session is not None) == is_session]
             self.spool.done(done, remember=not is_session)
-        for _, key, rest in rests:
-            if rest is not None:
-                self.spool.leave(key, rest)
+        for _, key, others in rows:
+            if others is not None:
+                self.spool.leave(key, others)
 
     def mark_counted(self, units: Sequence[Unit]) -> None:
-        """Record that sums with the scores of these units were exported, though the scores were not. Thread-safe.
+        """Record that sums with the scores of these units were exported, and the scores were not yet. Thread-safe.
 
-        A row that waits for a metric of another process is not marked, because the mark would apply to that metric's score,
-        too.
+        A row that waits for a metric of another process is not marked, because the mark would also apply to that metric.
         """
         keys = [row_key(unit) for unit in units if unit.session is None]
-        self.spool.remember(key for key in keys if key not in self._rests)
+        self.spool.remember(key for key in keys if key not in self._other_metrics)
 
     def mark_sent(self, units: Sequence[Unit]) -> None:
-        """Keep the rows of units with exported scores until the sums with these scores are exported (``mark_exported``).
+        """Mark rows with exported scores, and keep them until the sums with these scores are exported. Thread-safe.
 
-        A row with metrics that this process lacks is given up at once, because these wait for another process. Thread-safe.
+        A row for further metrics, which this process lacks, is passed on at once.
         """
-        keys = {row_key(unit): unit for unit in units}
-        left = [key for key in keys if key in self._rests]
-        self.spool.mark_sent([key for key in keys if key not in left])
-        self.mark_exported([keys[key] for key in left])
+        by_key = {row_key(unit): unit for unit in units}
+        passed_on = [key for key in by_key if key in self._other_metrics]
+        self.spool.mark_sent([key for key in by_key if key not in passed_on])
+        self.mark_exported([by_key[key] for key in passed_on])
 
     def ack(self, job: Job) -> None:
-        """Release the place of a job that is done, and take waiting rows from the disk."""
+        """Release the place of a job that has ended, and take waiting rows from the disk."""
         if not job.unit.revision:
-            self._kept.discard(job.unit.key)
+            self._durable_units.discard(job.unit.key)
         self._memory.ack(job)
-        if self._more and self._room() >= min(_AT_ONCE, self._memory.capacity // 4):
+        if self._has_more and self._free_places() >= min(_BATCH, self._memory.capacity // 4):
             self._take()
 
     def close(self) -> list[Job]:
         """Return the jobs that no worker took. These jobs, and jobs that are put from now on, have no owner."""
         self._closed = True
-        if self._look is not None:
-            self._look.cancel()
-        left = self._memory.close()
-        self.spool.give_back([row_key(job.unit) for job in left])
-        return left
+        if self._search_timer is not None:
+            self._search_timer.cancel()
+        jobs = self._memory.close()
+        self.spool.give_back([row_key(job.unit) for job in jobs])
+        return jobs
 
-    # --- put jobs ----------------------------------------------------------------------------------------------
+    # --- jobs of this process -----------------------------------------------------------------------------------
 
-    def _was_put(self, job: Job, own: bool, put: PutResult, reason: str | None) -> None:
+    def _on_put(self, job: Job, own: bool, put: PutResult, reason: str | None) -> None:
+        """Continue with the spool's answer to ``put``; ``own``: whether the job has a place in memory, and a lease."""
         self.cancel(job.size_bytes)
         if put is PutResult.KEPT and own and not self._closed:
             if not job.unit.revision:
-                self._kept.add(job.unit.key)
+                self._durable_units.add(job.unit.key)
             self._on_result(job, None, None)
             self._memory.put(job)
             return
@@ -233,72 +234,75 @@ class SpoolQueue:
         if put is PutResult.KEPT:
             if own:  # the queue was closed meanwhile
                 self.spool.give_back([row_key(job.unit)])
-            self._more = self.scores_here
+            self._has_more = self.scores_here
             self._on_result(job, Outcome.DELEGATED, None)
-        elif put in _COME_AGAIN:
+        elif put in _REPEATED:
             self.redelivered += 1
-            self._on_result(job, Outcome.DELEGATED, _COME_AGAIN[put])
+            self._on_result(job, Outcome.DELEGATED, _REPEATED[put])
         else:
             self._on_result(job, Outcome.QUEUE_FULL, reason)
 
-    # --- taken jobs --------------------------------------------------------------------------------------------
+    # --- jobs without an owner ----------------------------------------------------------------------------------
 
-    def _look_for_more(self) -> None:
+    def _search(self) -> None:
         assert self._loop is not None
-        self._look = self._loop.call_later(_LOOK_S, self._look_for_more)
+        self._search_timer = self._loop.call_later(_SEARCH_S, self._search)
         self._take()
-        if self._room():
-            self.spool.take(min(self._room(), _AT_ONCE), "job", self._soon(self._took_ended), ended_only=True)
+        if self._free_places():
+            self.spool.take(
+                min(self._free_places(), _BATCH), "job", self._on_loop(self._on_ended_rows), ended_only=True
+            )
 
-    def _room(self) -> int:
+    def _free_places(self) -> int:
         return self._memory.capacity - len(self._memory)
 
     def _take(self) -> None:
-        if self._takes or self._closed or not self._room():
+        if self._is_taking or self._closed or not self._free_places():
             return
-        self._takes = True
-        asked = min(self._room(), _AT_ONCE)
-        self.spool.take(asked, "job", self._soon(partial(self._took, asked)), has=self._has_one_of)
+        self._is_taking = True
+        asked = min(self._free_places(), _BATCH)
+        self.spool.take(asked, "job", self._on_loop(partial(self._on_rows, asked)), has=self._has_one_of)
 
-    def _took(self, asked: int, rows: list[SpoolRow]) -> None:
-        self._takes, self._more = False, len(rows) == asked
+    def _on_rows(self, asked: int, rows: list[SpoolRow]) -> None:
+        self._is_taking, self._has_more = False, len(rows) == asked
         for row in rows:
-            job = self._job(row)
+            job = self._decode(row)
             if job is not None:
-                self._take_in(row.key, job)
-        if self._more:
+                self._add_job(row.key, job)
+        if self._has_more:
             self._take()
 
-    def _took_ended(self, rows: list[SpoolRow]) -> None:
+    def _on_ended_rows(self, rows: list[SpoolRow]) -> None:
         for row in rows:
-            job = self._job(row)
+            job = self._decode(row)
             if job is not None and row.end is not None:
                 outcome, reason = _ENDS[row.end]
-                self._take_in(row.key, replace(job, samples=Samples(outcome=outcome, reason=reason)))
+                self._add_job(row.key, replace(job, samples=Samples(outcome=outcome, reason=reason)))
 
-    def _take_in(self, key: RowKey, job: Job) -> None:
+    def _add_job(self, key: RowKey, job: Job) -> None:
         if self._closed or not self._memory.reserve(job.size_bytes):
             self.spool.give_back([key])
-            self._more = True
+            self._has_more = True
             return
         self._memory.put(job)
 
-    def _job(self, row: SpoolRow) -> Job | None:
+    def _decode(self, row: SpoolRow) -> Job | None:
         job = job_of(row.body)
         if isinstance(job, UnreadableJob):
             self.unreadable(job.because)
-            (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
+            end_row = self.spool.put_aside if row.end is None else self.spool.done
+            end_row([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
         scored = () if isinstance(scored, UnreadableJob) else scored  # the judge is asked again
         scored = tuple(replace(score, counted=row.counted, sent=row.sent) for score in scored)
-        part = self._part(replace(job, taken_s=asyncio.get_running_loop().time(), scored=scored), row)
+        part = self._scorable_part(replace(job, taken_s=asyncio.get_running_loop().time(), scored=scored), row)
         if part is not None and scored and part.decisions.keys() <= {score.metric for score in scored}:
             self.redelivered += 1
         return part
 
-    def _part(self, job: Job, row: SpoolRow) -> Job | None:
-        """Return a job with the metrics that this process can score, and record the other metrics; None without a metric."""
+    def _scorable_part(self, job: Job, row: SpoolRow) -> Job | None:
+        """Return a job with only the metrics that this process has, and record the others; None if it has none of them."""
         names = {*(metrics_of(row.metrics) or job.decisions)}
         lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
         lacking -= {score.metric for score in job.scored}
@@ -306,7 +310,7 @@ class SpoolQueue:
             self.spool.leave(row.key, text_of_metrics(names))
             return None
         if lacking:
-            self._rests[row.key] = text_of_metrics(lacking)
+            self._other_metrics[row.key] = text_of_metrics(lacking)
         decisions = {name: taken for name, taken in job.decisions.items() if name in names and name not in lacking}
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
         undecided = job.undecided if names >= job.decisions.keys() else None
@@ -327,16 +331,16 @@ class SpoolQueue:
 
     # --- the spool's thread ------------------------------------------------------------------------------------
 
-    def _soon(self, answer: Callable[..., Any]) -> Callable[..., None]:
-        """Return a function that runs a callback on the loop, in one step with all others that are due. Not after a fork."""
-        life = self._life
+    def _on_loop(self, answer: Callable[..., Any]) -> Callable[..., None]:
+        """Return a function that runs ``answer`` on the loop, together with all others that are due; no effect after a fork."""
+        generation = self._generation
 
         def post(*arguments: Any) -> None:
             with self._lock:
-                if life is not self._life:
+                if generation is not self._generation:
                     return
                 self._results.append(partial(answer, *arguments))
-                wakes, self._wakes = self._wakes, True
+                wakes, self._wake_scheduled = self._wake_scheduled, True
             if not wakes and self._loop is not None:
                 with suppress(RuntimeError):  # the loop was closed
                     self._loop.call_soon_threadsafe(self._process_results)
@@ -345,7 +349,7 @@ class SpoolQueue:
 
     def _process_results(self) -> None:
         with self._lock:
-            results, self._results, self._wakes = self._results, deque(), False
+            results, self._results, self._wake_scheduled = self._results, deque(), False
         for answer in results:
             try:
                 answer()

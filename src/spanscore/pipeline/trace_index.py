@@ -1,4 +1,4 @@
-"""The index of a ``TraceTable``: open traces with units and spans, and closed units. ``traces.py`` defines the terms."""
+"""The index of a ``TraceTable``: open traces with their units and spans, and closed units. ``traces.py`` defines the terms."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ _NONE: Final = -1
 
 
 class ClosedKeys:
-    """Remembers closed units, 110 to 160 bytes each: hash of the trace → hash of the root that was remembered first in it.
+    """Remembers closed units by trace and root, 110 to 160 bytes each.
 
-    Each later root of that trace has an entry of its own. Python's hash of bytes is keyed per process: ids cannot be made to
-    collide, and collide by chance once in 10¹² look-ups.
+    The first unit of a trace has the entry hash of the trace → hash of the root. Each later root of the trace has an entry of
+    its own. Python's hash of bytes is keyed per process: ids cannot be made to collide, and collide by chance once in 10¹²
+    look-ups.
 
     Args:
         most: minimum number of remembered entries; the maximum is an eighth more, and the oldest are forgotten.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._min_entries = most
         self._roots: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -52,17 +53,17 @@ class ClosedKeys:
                 roots[hash(trace_id + root_id) & _BITS] = 0
                 root = before
             roots[trace] = root
-        drop_oldest(roots, self._most)
+        drop_oldest(roots, self._min_entries)
 
     def discard(self, trace_id: bytes, root_id: bytes) -> None:
-        """Forget a unit, but not its trace."""
+        """Forget a unit; its trace stays remembered."""
         roots, trace = self._roots, hash(trace_id) & _BITS
         if roots.get(trace) == hash(root_id) & _BITS:
             roots[trace] = _NONE
         else:
             roots.pop(hash(trace_id + root_id) & _BITS, None)
 
-    def knows(self, trace_id: bytes) -> bool:
+    def has_trace(self, trace_id: bytes) -> bool:
         """Whether the trace is remembered."""
         return hash(trace_id) & _BITS in self._roots
 
@@ -79,7 +80,7 @@ SPAN_BYTES: Final = 400
 """Bytes of memory that a waiting span takes in addition to its own bytes: 300 to 410 were measured. A trace takes 650 more,
 which ``Bounds.traces`` bounds.
 """
-_MOST_LOOSE: Final = 10_000
+_MAX_IDS_WITHOUT_UNIT: Final = 10_000
 """Maximum number of ids of one trace that are remembered only for their children; beyond it the older half is forgotten."""
 
 
@@ -89,14 +90,19 @@ Links = dict[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of ``Units``, times in nanoseconds.
+    """The bounds of ``config.units.Units``, times in nanoseconds.
 
     Attributes:
-        max_bytes: bytes of one unit.
-        traces: open traces; with more, the receiver refuses requests. ``TraceTable`` keeps as many idle traces at most, and ten
-            times as many ids.
-        bytes: bytes of open units and of waiting spans; with more, the receiver refuses requests. ``TraceTable`` keeps a
-            quarter of it at most for closed units, and as much for the waiting spans of one trace, but at least ``max_bytes``.
+        quiet_ns: time without a span after which a unit with a root is closed.
+        orphan_wait_ns: time without a span of a trace after which its spans no longer wait for their parents.
+        max_age_ns: age at which a unit is closed as incomplete.
+        max_spans: number of claimed spans above which a unit is closed as incomplete.
+        max_bytes: bytes above which a unit is closed as incomplete.
+        traces: number of open traces above which the receiver refuses requests. ``TraceTable`` keeps at most as many idle
+            traces, and ten times as many ids.
+        bytes: bytes of open units and of waiting spans above which the receiver refuses requests. ``TraceTable`` keeps at most
+            a quarter of it for closed units, and as much, or ``max_bytes`` if that is more, for waiting spans of one trace.
+        late: whether late spans are only counted, or open their unit again as the next revision.
     """
 
     quiet_ns: int = 2_000_000_000
@@ -110,13 +116,13 @@ class Bounds:
 
 
 class ClosedUnit(NamedTuple):
-    """A unit that is over.
+    """A unit that has been closed.
 
     Attributes:
         root: topmost span of the unit.
         spans: claimed spans of the unit, root included, in the order of arrival; empty if it is not followed.
-        outcome: None if the unit is whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root); NOT_SAMPLED if it is
-            not followed.
+        outcome: None if the unit is whole; INCOMPLETE because of age, spans, bytes, a shutdown or a late root; NOT_SAMPLED if
+            it is not followed.
         revision: number of its earlier closes.
         bytes: bytes of its spans, counted as in ``TraceTable.bytes``.
         unread: ids of its unclaimed spans → their parents' ids; empty if it is not followed.
@@ -138,7 +144,7 @@ class ClosedUnit(NamedTuple):
 
     @property
     def key(self) -> UnitKey:
-        """Key of the unit in all other modules, which is not stored because most units need no key."""
+        """Key of the unit in all other modules; computed at each access, because most units need no key."""
         return unit_key(self.root)
 
 
@@ -148,15 +154,16 @@ def unit_key(root: WireSpan) -> UnitKey:
 
 
 NO_SPANS: Final[dict[int, WireSpan]] = {}
-"""The spans of every unit that is not followed: saves the garbage collector a dict per unit."""
+"""The spans of each unit that is not followed: one dict for all of them."""
 NO_LINKS: Final[Links] = {}
-"""The unclaimed spans of every unit that is not followed."""
+"""The unclaimed spans of each unit that is not followed: one dict for all of them."""
 
 
 class GatheredUnit:
     """A unit from the arrival of its root until it is forgotten.
 
     Attributes:
+        trace: trace of the unit.
         root: topmost span of the unit.
         followed: whether it may be scored; otherwise only its root and the ids of its spans are kept.
         revision: number of its earlier closes.
@@ -165,7 +172,7 @@ class GatheredUnit:
         count: number of claimed spans, kept or not.
         bytes: bytes of the kept spans.
         ids: number of unclaimed spans.
-        since_ns: arrival of its first span; after it was opened again, the table's time of that.
+        since_ns: arrival of its first span; for a unit that was opened again, the table's time at that moment.
         last_ns: the table's time at its latest span, claimed or not.
         has_late_root: whether its root arrived after its other spans had been dropped.
         closed: whether it was closed, so that ``TraceTable.due`` returns it or has returned it.
@@ -211,50 +218,52 @@ class OpenTrace:
     """The spans of one trace, by their ids.
 
     Attributes:
-        nodes: span id → its unit. None for an unclaimed span without a claimed span above it. An int for a span whose parent
-            has not arrived, or waits itself: its arrival, in ns (unique in a table).
+        id: id of the trace.
+        nodes: span id → unit of the span; None for an unclaimed span without a claimed span above it; the arrival in ns, unique
+            in a table, for a span that waits for its parent.
         waiting: parent id → spans that wait for it: claimed spans, and ids of unclaimed spans.
         bytes: bytes of the claimed spans in ``waiting``.
         kept: number of closed units with kept spans.
-        loose: number of ids without a unit: ids of unclaimed and of late spans.
+        ids_without_unit: number of ids of unclaimed and of late spans without a unit.
         closed_ids: approximate number of ids of closed units.
         forgot_ids: whether ids of closed units were forgotten, so that further spans may belong to these units.
         has_missing_parents: whether the wait for a parent ended before the parent arrived, so that it may still arrive.
-        over_ns: latest arrival in the table when its first unit was closed: later spans without a parent may belong to that
-            unit. Infinity if no unit was closed; -1 if one was closed before the trace was opened.
+        first_close_ns: latest arrival in the table when its first unit was closed: later spans without a parent may belong to
+            that unit. Infinity if no unit was closed; -1 if one was closed before the trace was opened.
         last_ns: the table's time at its latest span.
+        units: number of open units.
         idle: whether it has no open unit, and no claimed span waits.
         check_ns: time of the next search for spans that have waited too long.
     """
 
     __slots__ = (
-        "bytes", "check_ns", "closed_ids", "forgot_ids", "has_missing_parents", "id", "idle", "kept", "last_ns", "loose",
-        "nodes", "over_ns", "units", "waiting",
+        "bytes", "check_ns", "closed_ids", "first_close_ns", "forgot_ids", "has_missing_parents", "id", "idle",
+        "ids_without_unit", "kept", "last_ns", "nodes", "units", "waiting",
     )  # fmt: skip
 
     def __init__(self, trace_id: bytes, now_ns: int, check_ns: int) -> None:
         self.id = trace_id
         self.nodes: dict[bytes, Node] = {}
         self.waiting: dict[bytes, list[WireSpan | bytes]] = {}
-        self.over_ns: float = inf
+        self.first_close_ns: float = inf
         self.last_ns = now_ns
         self.check_ns = check_ns
         self.idle = self.forgot_ids = self.has_missing_parents = False
-        self.units = self.bytes = self.kept = self.loose = self.closed_ids = 0
+        self.units = self.bytes = self.kept = self.ids_without_unit = self.closed_ids = 0
 
     def arrival(self, entry: WireSpan | bytes) -> int:
         """Return the arrival of a waiting span."""
         return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
 
-    def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Remove the spans whose parent has not arrived, until an arrival or all (None), and yield them by parent id."""
+    def pop_without_parent(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
+        """Remove and yield, by parent id, the spans whose parent has not arrived: those up to an arrival, or all (None)."""
         for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
             group = self.waiting.pop(parent_id, [])
-            split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
-            if split < len(group):
-                self.waiting[parent_id] = group[split:]
-            if split:
-                yield parent_id, group[:split]
+            number = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
+            if number < len(group):
+                self.waiting[parent_id] = group[number:]
+            if number:
+                yield parent_id, group[:number]
 
     def forget_closed(self) -> None:
         """Forget the ids of closed units."""
@@ -266,26 +275,26 @@ class OpenTrace:
         }
         self.closed_ids = 0
 
-    def forget_loose(self) -> int:
+    def forget_ids_without_unit(self) -> int:
         """Forget the older half of the ids without a unit, if they are too many; return their number."""
-        if self.loose <= _MOST_LOOSE:
+        if self.ids_without_unit <= _MAX_IDS_WITHOUT_UNIT:
             return 0
-        loose = self._loose_ids()
-        old = set(loose[: len(loose) // 2])
+        ids = self._list_ids_without_unit()
+        old = set(ids[: len(ids) // 2])
         for parent_id, group in [*self.waiting.items()]:
             self.waiting[parent_id] = [entry for entry in group if entry not in old]
             if not self.waiting[parent_id]:
                 del self.waiting[parent_id]
         for span_id in old:
             del self.nodes[span_id]
-        self.loose -= len(old)
+        self.ids_without_unit -= len(old)
         return len(old)
 
-    def _loose_ids(self) -> list[bytes]:
+    def _list_ids_without_unit(self) -> list[bytes]:
         """Return the ids without a unit in the order of arrival."""
         waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
-        gone = (None, ORPHANED, FORGOTTEN)
-        return [span_id for span_id, node in self.nodes.items() if node in gone or span_id in waiting]
+        no_unit = (None, ORPHANED, FORGOTTEN)
+        return [span_id for span_id, node in self.nodes.items() if node in no_unit or span_id in waiting]
 
 
 Node = GatheredUnit | int | None
@@ -307,24 +316,25 @@ ORPHANED: Final = _make_tombstone()
 
 KEPT_NS: Final = 300_000_000_000
 """How long the spans of a closed unit are kept for its next revision."""
-_FOLLOWED: Final = 100_000
-_UNFOLLOWED: Final = 1_000_000
-"""Numbers of remembered closed units: followed units, and other units. A repeated span then makes no second unit."""
-_MISSING_PARENTS: Final = 100_000
-"""Number of remembered parents that never arrived."""
-_ENDS: Final = 10_000
-"""Fewest traces whose latest end of a unit is remembered, 0.3 kB each; at most twice as many."""
+_MAX_FOLLOWED: Final = 100_000
+"""Number of remembered closed units that were followed. A repeated span of such a unit makes no second unit."""
+_MAX_UNFOLLOWED: Final = 1_000_000
+"""Number of remembered closed units that were not followed."""
+_MAX_MISSING_PARENTS: Final = 100_000
+"""Number of remembered parents that did not arrive in time."""
+_MIN_ENDS: Final = 10_000
+"""Minimum number of remembered latest ends of a trace's units, 0.3 kB each; the maximum is twice as many."""
 _IDS_PER_TRACE: Final = 10
-"""Average number of ids per trace of ``Bounds.traces``, at 150 bytes; beyond it ids of unclaimed spans are forgotten."""
+"""Maximum ids per trace of ``Bounds.traces`` on average, 150 bytes each; beyond it ids of unclaimed spans are forgotten."""
 
 
 class PastUnits:
-    """Remembers closed units, and parents that never arrived."""
+    """Remembers closed units, and parents that did not arrive in time."""
 
     def __init__(self) -> None:
-        self._followed, self._unfollowed = ClosedKeys(_FOLLOWED), ClosedKeys(_UNFOLLOWED)
-        self._missing, self._outer = ClosedKeys(_MISSING_PARENTS), ClosedKeys(_MISSING_PARENTS)
-        self._ends: dict[bytes, int | WireSpan] = {}
+        self._followed, self._unfollowed = ClosedKeys(_MAX_FOLLOWED), ClosedKeys(_MAX_UNFOLLOWED)
+        self._missing, self._outer = ClosedKeys(_MAX_MISSING_PARENTS), ClosedKeys(_MAX_MISSING_PARENTS)
+        self._ends: dict[bytes, int | WireSpan] = {}  # trace id → latest end of a unit, or the root with that end
 
     def close(self, unit: GatheredUnit) -> None:
         """Remember a unit."""
@@ -343,15 +353,15 @@ class PastUnits:
         return unknown if times is None else times[1]
 
     def _forget_ends(self) -> None:
-        if len(self._ends) > 2 * _ENDS:
-            self._ends = dict(islice(self._ends.items(), _ENDS, None))
+        if len(self._ends) > 2 * _MIN_ENDS:
+            self._ends = dict(islice(self._ends.items(), _MIN_ENDS, None))
 
-    def starts_new_unit(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
-        """Return whether a span of the root's resource began after its parent's unit had ended, and so starts a new unit.
+    def separate_or_extend(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
+        """Return True if a span begins a unit of its own, because it began after the unit of its parent had ended.
 
-        Otherwise the end of a unit that is not `FORGOTTEN` or `ORPHANED` is set to a claimed span's end, if that is later. Some
-        instrumentations leave an ended span current, and the next calls of the thread become its children. `FORGOTTEN` is any
-        closed unit of the trace, whatever its resource. An unclaimed span, given by its id, starts no unit.
+        Some instrumentations leave an ended span current, and the next calls of the thread become its children. Only a claimed
+        span of the root's resource begins a unit; `FORGOTTEN` stands for any closed unit of the trace, whatever its resource.
+        Otherwise the result is False, and the unit's end is extended to the end of the claimed span.
         """
         if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
             return False
@@ -369,9 +379,13 @@ class PastUnits:
         self._ends.update([(root[0], root) for root in roots if len(root[4]) == TIMES_SIZE])
         self._forget_ends()
 
-    def knows(self, trace_id: bytes) -> bool:
-        """Whether a unit of the trace has closed, or a parent in it never arrived."""
-        return self._unfollowed.knows(trace_id) or self._followed.knows(trace_id) or self._missing.knows(trace_id)
+    def has_trace(self, trace_id: bytes) -> bool:
+        """Whether a unit of the trace has closed, or a parent in it did not arrive in time."""
+        return (
+            self._unfollowed.has_trace(trace_id)
+            or self._followed.has_trace(trace_id)
+            or self._missing.has_trace(trace_id)
+        )
 
     def add_missing_parent(self, trace_id: bytes, parent_id: bytes, *, is_outer: bool) -> None:
         """Remember that a parent did not arrive in time; an outer parent is outside all closed units."""
@@ -379,11 +393,11 @@ class PastUnits:
         if is_outer:
             self._outer.add(trace_id, parent_id)
 
-    def recall(self, trace: OpenTrace) -> None:
-        """Set on a trace whether units of it have closed, and whether it has missing parents."""
-        if self._unfollowed.knows(trace.id) or self._followed.knows(trace.id):
-            trace.forgot_ids, trace.over_ns = True, -1
-        trace.has_missing_parents = self._missing.knows(trace.id)
+    def restore(self, trace: OpenTrace) -> None:
+        """Set on a trace that is opened again whether units of it have closed, and whether it has missing parents."""
+        if self._unfollowed.has_trace(trace.id) or self._followed.has_trace(trace.id):
+            trace.forgot_ids, trace.first_close_ns = True, -1
+        trace.has_missing_parents = self._missing.has_trace(trace.id)
 
     def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
         """Whether the id is the root of a closed unit with forgotten ids."""
@@ -403,18 +417,19 @@ class OpenTraces:
     """The traces with remembered ids, in the order of their latest span; and closed units that may have a next revision.
 
     Args:
-        most: number of kept idle traces; beyond it the oldest is dropped.
-        most_kept_bytes: maximum bytes of kept spans; beyond it the oldest unit in ``kept`` is dropped.
+        max_traces: maximum number of idle traces; beyond it the oldest is dropped.
+        max_kept_bytes: maximum bytes of kept spans; beyond it the oldest unit in ``kept`` is dropped.
 
     Attributes:
+        by_id: trace id → trace.
         idle: traces without an open unit and without a waiting claimed span.
         kept: closed units with spans that are kept for a next revision, in the order of closing.
     """
 
-    def __init__(self, most: int, most_kept_bytes: int) -> None:
-        self._most = most
-        self._most_ids = most * _IDS_PER_TRACE
-        self._most_kept_bytes = most_kept_bytes
+    def __init__(self, max_traces: int, max_kept_bytes: int) -> None:
+        self._max_traces = max_traces
+        self._max_ids = max_traces * _IDS_PER_TRACE
+        self._max_kept_bytes = max_kept_bytes
         self._ids = self._kept_bytes = 0
         self.kept: OrderedDict[GatheredUnit, None] = OrderedDict()
         self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
@@ -429,7 +444,7 @@ class OpenTraces:
 
     def has_room(self, trace: OpenTrace) -> bool:
         """Drop other idle traces until one more id is within the limit. Returns False if there is no other idle trace."""
-        while self._ids >= self._most_ids:
+        while self._ids >= self._max_ids:
             oldest = next(iter(self.idle), trace)
             if oldest is trace:
                 return False
@@ -444,19 +459,19 @@ class OpenTraces:
 
     def count_id_without_unit(self, trace: OpenTrace) -> None:
         """Count one more id without a unit in a trace."""
-        trace.loose += 1
-        self._ids += 1 - trace.forget_loose()
+        trace.ids_without_unit += 1
+        self._ids += 1 - trace.forget_ids_without_unit()
         self.mark_idle(trace)
 
     def record_closed(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
         """Record the id of a span of a closed unit; return ``FORGOTTEN`` or ``ORPHANED``, which represents that unit."""
-        gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
+        stand_in = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
         self.count_id_without_unit(trace)
-        return gone
+        return stand_in
 
     def uncount_id_without_unit(self, trace: OpenTrace) -> None:
         """Count one id less without a unit in a trace, because the id has a unit now."""
-        trace.loose -= 1
+        trace.ids_without_unit -= 1
         self._ids -= 1
 
     def count_id(self, unit: GatheredUnit) -> None:
@@ -475,7 +490,7 @@ class OpenTraces:
         self._ids -= unit.ids
         unit.spans, unit.unread, unit.ids = NO_SPANS, NO_LINKS, 0
         busy = trace.units or trace.bytes
-        if not (busy or trace.loose or trace.kept):
+        if not (busy or trace.ids_without_unit or trace.kept):
             self.drop(trace)
             return
         if not busy or trace.closed_ids * 2 > len(trace.nodes):
@@ -483,10 +498,10 @@ class OpenTraces:
         self.mark_idle(trace)
 
     def drop(self, trace: OpenTrace) -> None:
-        """Forget a trace, and break its reference cycle with its units, which frees both at once."""
+        """Forget a trace, and break its reference cycle with its units, so that both are freed at once."""
         if self.by_id.get(trace.id) is trace:
             del self.by_id[trace.id]
-            self._ids -= trace.loose
+            self._ids -= trace.ids_without_unit
             trace.nodes.clear()
             trace.waiting.clear()
             if trace.idle:
@@ -498,17 +513,17 @@ class OpenTraces:
             return
         trace.idle = True
         self.idle[trace] = None
-        if len(self.idle) > self._most:
+        if len(self.idle) > self._max_traces:
             self.drop(next(iter(self.idle)))
 
     def keep(self, unit: GatheredUnit) -> None:
-        """Keep the spans of a closed unit. Above ``most_kept_bytes`` the oldest units are dropped, perhaps this one."""
+        """Keep the spans of a closed unit. Above ``max_kept_bytes`` the oldest units are dropped, perhaps this one."""
         unit.kept = True
         unit.trace.kept += 1
         self.kept[unit] = None
         self._kept_bytes += unit.bytes
         self.mark_idle(unit.trace)
-        while self._kept_bytes > self._most_kept_bytes:
+        while self._kept_bytes > self._max_kept_bytes:
             self._drop_kept(next(iter(self.kept)))
 
     def take_kept(self, unit: GatheredUnit) -> bool:

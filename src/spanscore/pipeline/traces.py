@@ -1,14 +1,14 @@
-"""``TraceTable`` gathers spans that arrive over OTLP, in any order, into whole units; spans stay bytes.
+"""``TraceTable`` gathers spans that arrive over OTLP, in any order, into units. The spans stay undecoded bytes.
 
-OTLP sends a span only after its end, so nothing reports that a span is still open. A unit therefore counts as whole when its
-root has arrived and no further span of it has arrived for a while.
+OTLP sends a span only after its end, so the table cannot detect that a span is still open. A unit therefore counts as whole
+when its root has arrived and no further span of it has arrived for a while.
 
     span ─┬─ no parent, or a remote parent, or only unclaimed spans above it ─▶ root of a unit ─(quiet)─▶ closed
           ├─ its parent is in a unit ─▶ in that unit                          └ not followed: its bytes are dropped
           ├─ its parent is in a unit that had ended before the span began ─▶ root of a new unit
           ├─ its parent has not arrived, or waits ─▶ waits ─┬ the parent arrives ─▶ as above
           │                                                 └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
-          └─ its unit is closed ─▶ late
+          └─ its parent is in a closed unit ─▶ late
 
 claimed      a span that spanscore reads, by its scope or attributes; of an unclaimed span only the id is kept
 followed     a unit that may be scored; of other units only the root and the ids of the spans are kept
@@ -50,16 +50,16 @@ from spanscore.pipeline.trace_index import (
     unit_key,
 )
 
-_SHARE: Final = 4
+_SHARE_DIVISOR: Final = 4
 """Divisor of ``Bounds.bytes``: the limit of waiting spans of one trace, and of kept closed units."""
 _CHECKS: Final = 64
-"""Number of searches of an active trace per ``max_age`` for spans that have waited too long."""
+"""Number of searches per ``max_age`` in an active trace for spans that have waited too long."""
 
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
 """Takes half the time of the constructor of a named tuple."""
 _Brief = tuple[WireSpan, Mapping[bytes, bytes], int, int, int]
-"""A brief unit: its topmost span; ids of its claimed spans → parents' ids; arrival; the table's time at it; counted bytes."""
+"""A brief unit: topmost span; ids of its claimed spans → parents' ids; arrival; the table's time then; counted bytes."""
 
 _Entries = list[WireSpan | bytes]
 """Claimed spans, and ids of unclaimed spans."""
@@ -73,8 +73,9 @@ class TraceTable:
     necessary so that each arrival is unique.
 
     Attributes:
-        follows: takes the root of a unit and returns whether the unit may be scored; called once per unit. If the result is
-            False, only the ids of the unit's other spans are kept.
+        bounds: bounds of units and of memory.
+        follows: returns whether the unit of a root may be scored; called once per unit. If the result is False, only the ids of
+            the unit's other spans are kept.
         is_unit_root: returns whether a span without its parent is the root of a unit, because it can have a question and an
             answer.
         bytes: bytes of the claimed spans that wait for a root, and of the kept spans of open units, plus 400 per span.
@@ -91,10 +92,10 @@ class TraceTable:
     is_unit_root: Callable[[WireSpan], bool]
 
     def __post_init__(self) -> None:
-        self._most_waiting = max(self.bounds.max_bytes, self.bounds.bytes // _SHARE)
+        self._max_waiting_bytes = max(self.bounds.max_bytes, self.bounds.bytes // _SHARE_DIVISOR)
         self._orphan_wait_ns = min(self.bounds.orphan_wait_ns, self.bounds.max_age_ns)
-        self._rootless = Outcome.INCOMPLETE if self.bounds.max_age_ns < self.bounds.orphan_wait_ns else None
-        self._traces = OpenTraces(self.bounds.traces, self.bounds.bytes // _SHARE)
+        self._outcome_without_root = Outcome.INCOMPLETE if self.bounds.max_age_ns < self.bounds.orphan_wait_ns else None
+        self._traces = OpenTraces(self.bounds.traces, self.bounds.bytes // _SHARE_DIVISOR)
         self._open_units: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
         self._past = PastUnits()
         self._brief: OrderedDict[bytes, _Brief] = OrderedDict()  # most units are brief; in the order of arrival
@@ -108,13 +109,13 @@ class TraceTable:
         return len(self._traces.by_id) - len(self._traces.idle) + len(self._brief)
 
     def holds(self, trace_id: bytes) -> bool:
-        """Whether the trace has an open unit, or waiting claimed spans."""
+        """Whether a trace has an open unit, or waiting claimed spans."""
         trace = self._traces.by_id.get(trace_id)
         return trace_id in self._brief if trace is None else bool(trace.units or trace.bytes)
 
-    def knows(self, trace_id: bytes) -> bool:
-        """Whether the trace is open or remembered: a trace with closed units is remembered after it was dropped."""
-        return trace_id in self._traces.by_id or self._past.knows(trace_id)
+    def has_trace(self, trace_id: bytes) -> bool:
+        """Whether a trace is open, or remembered because a unit of it has closed."""
+        return trace_id in self._traces.by_id or self._past.has_trace(trace_id)
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of the units whose root has arrived and that ``due`` has not returned yet."""
@@ -133,7 +134,7 @@ class TraceTable:
             return self._clock_ns
         times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
         times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._open_units, 1)]
-        times += [came_ns + self.bounds.quiet_ns for _, _, _, came_ns, _ in islice(self._brief.values(), 1)]
+        times += [arrived_ns + self.bounds.quiet_ns for _, _, _, arrived_ns, _ in islice(self._brief.values(), 1)]
         times += [unit.last_ns + KEPT_NS for unit in islice(self._traces.kept, 1)]
         return min(times) - self._set_back_ns if times else None
 
@@ -161,13 +162,13 @@ class TraceTable:
     def add_brief(self, root: WireSpan, ids: Mapping[bytes, bytes], now_ns: int) -> bool:
         """Add a unit that is not followed, with only the ids of its claimed spans.
 
-        Returns False, and adds nothing, if the trace is already known: then the caller adds each span.
+        Returns False, and adds no span, if the trace is open or remembered: then the caller adds each span by ``add``.
         """
         if now_ns != self._clock_ns:
             self._set_time(now_ns)
         self._arrival += 1
         trace_id, _, _, _, raw, _ = root
-        if trace_id in self._traces.by_id or trace_id in self._brief or self._past.knows(trace_id):
+        if trace_id in self._traces.by_id or trace_id in self._brief or self._past.has_trace(trace_id):
             return False
         size = len(raw) + SPAN_BYTES
         self._brief[trace_id] = root, ids, self._arrival, self._now_ns, size
@@ -175,7 +176,7 @@ class TraceTable:
         return True
 
     def _set_time(self, now_ns: int) -> None:
-        """Advance the table's time to the clock's time. A clock that is set back shifts all later times (``_set_back_ns``)."""
+        """Advance the table's time. If the clock is set back, ``_set_back_ns`` is added to all its later times."""
         self._clock_ns = now_ns
         now_ns += self._set_back_ns
         if now_ns < self._now_ns:
@@ -196,7 +197,7 @@ class TraceTable:
         if trace is None:
             trace = self._traces.by_id[trace_id] = OpenTrace(trace_id, now_ns, now_ns + max_age_ns)
             if (brief := self._brief.pop(trace_id, None)) is None:
-                self._past.recall(trace)
+                self._past.restore(trace)
             else:  # its quiet time starts anew now, because units are in the order of their latest span
                 root, ids, arrival, _, size = brief
                 unit = self._begin_unit(trace, root, arrival, followed=False)
@@ -224,7 +225,7 @@ class TraceTable:
             self._traces.mark_active(trace)
         trace.bytes += size
         self.bytes += size
-        if trace.bytes > self._most_waiting:
+        if trace.bytes > self._max_waiting_bytes:
             self._end_older_waits(trace)
 
     def _assign(self, trace: OpenTrace, span: WireSpan, claimed: bool, owner: GatheredUnit | None) -> None:
@@ -273,7 +274,7 @@ class TraceTable:
     def _assign_waiting_to_open(
         self, trace: OpenTrace, parent_id: bytes, entries: _Entries, unit: GatheredUnit
     ) -> None:
-        """Do the same as ``_assign_waiting``, faster, for the most frequent case: an open unit, and no missing parent."""
+        """Do the same as ``_assign_waiting``, but faster, for the most frequent case: an open unit, and no missing parent."""
         nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
         count = size = ids = 0
         below = [(parent_id, entries)]
@@ -298,7 +299,7 @@ class TraceTable:
         self._remove_waiting(trace, size)
         unit.count += count
         unit.ids += ids
-        trace.loose -= ids
+        trace.ids_without_unit -= ids
         if unit.followed:
             unit.bytes += size
             self.bytes += size
@@ -311,7 +312,7 @@ class TraceTable:
         if (trace.has_missing_parents or owner is None) and self._past.is_over(trace, span_id):
             self.duplicates += 1
             return self._traces.record_closed(trace, span_id, FORGOTTEN)
-        if owner is None or self._past.starts_new_unit(span, owner):
+        if owner is None or self._past.separate_or_extend(span, owner):
             owner = self._begin_unit(trace, span, arrival, followed=self.follows(span))
         elif owner.closed:
             self.orphans += owner is ORPHANED
@@ -370,7 +371,7 @@ class TraceTable:
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
         for trace in [*silent]:
             if trace.bytes:
-                self._end_wait_for_parents(trace, outcome=self._rootless)
+                self._end_wait_for_parents(trace, outcome=self._outcome_without_root)
             if not (trace.units or trace.kept):
                 self._traces.drop(trace)
             elif trace.id in self._traces.by_id:
@@ -395,8 +396,8 @@ class TraceTable:
     def _close_brief(self, last_ns: int) -> None:
         """Close the brief units that arrived at ``last_ns`` or earlier."""
         closed = list[ClosedUnit]()
-        for root, _, _, came_ns, size in self._brief.values():
-            if came_ns > last_ns:
+        for root, _, _, arrived_ns, size in self._brief.values():
+            if arrived_ns > last_ns:
                 break
             closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
             self.bytes -= size
@@ -410,7 +411,7 @@ class TraceTable:
         self._past.close(unit)
         unit.closed = True
         trace = unit.trace
-        trace.over_ns = min(trace.over_ns, self._arrival)
+        trace.first_close_ns = min(trace.first_close_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
         outcome = (
@@ -440,13 +441,13 @@ class TraceTable:
         return True
 
     def _end_older_waits(self, trace: OpenTrace) -> None:
-        """Stop waiting for the parents of the older half of a trace's waiting spans, because these take too much memory.
+        """Stop waiting for the parents of the older half of a trace's waiting spans, because all take too much memory.
 
-        If half is not enough, the wait of all spans ends.
+        If the newer half still takes too much, the wait of all spans ends.
         """
         arrivals = sorted(trace.arrival(entry) for group in trace.waiting.values() for entry in group)
         self._end_wait_for_parents(trace, until_ns=arrivals[len(arrivals) // 2])
-        if trace.bytes > self._most_waiting:
+        if trace.bytes > self._max_waiting_bytes:
             self._end_wait_for_parents(trace)
 
     def _end_wait_for_parents(
@@ -462,9 +463,9 @@ class TraceTable:
             until_ns: latest arrival of such a span; None = all waiting spans, even spans whose parents form a cycle.
             outcome: outcome of the new units; None = they are whole.
         """
-        for parent_id, tops in trace.tops(until_ns):
-            is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_outer(trace.id, parent_id)
-            is_late = is_late and not self._past.starts_new_unit(tops[0], FORGOTTEN)
+        for parent_id, tops in trace.pop_without_parent(until_ns):
+            is_late = trace.arrival(tops[0]) > trace.first_close_ns and not self._past.is_outer(trace.id, parent_id)
+            is_late = is_late and not self._past.separate_or_extend(tops[0], FORGOTTEN)
             before = trace.bytes
             self._end_waiting(trace, tops, FORGOTTEN if is_late else ORPHANED, outcome)
             if trace.bytes < before:

@@ -111,7 +111,7 @@ class KafkaSource:
         self._round_s = 0.0
         self._asked: Future[Mapping[int, int]] | None = None
         spans.topic = self.state
-        self._line.points_beside = self.points
+        self._line.source_points = self.points
         if self._line.telemetry is not None:
             self._line.telemetry.gauges[semconv.WORKER_DROPPED] = lambda: self._topic.dropped
             self._line.telemetry.gauges[semconv.WORKER_SKIPPED] = lambda: self._skipped

@@ -251,7 +251,7 @@ class Topic:
 
     def share(self, why: str) -> None:
         """Note the reason for which turns of a conversation may reach other workers; empty = they do not."""
-        self._then(lambda now_ns: self.line.sessions.table.share(why, now_ns))
+        self._then(lambda now_ns: self.line.sessions.table.mark_shared(why, now_ns))
 
     def hand_over(self) -> None:
         """Hand over the accepted messages. ``take`` keeps messages without scored spans until further messages arrive."""
@@ -341,7 +341,7 @@ class Topic:
     def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
         if partition in self._taken_over:  # other workers read earlier messages
             since_ns = min(log_ns, self._taken_over.pop(partition))
-            self.line.sessions.table.take_over(partition if self.by_conversation else None, since_ns)
+            self.line.sessions.table.mark_read_elsewhere(partition if self.by_conversation else None, since_ns)
         if (offsets := self.offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
 
@@ -380,7 +380,7 @@ class Topic:
             self.offsets.pop(partition, None)
             self._taken_over.pop(partition, None)
             if self.by_conversation:
-                self.line.sessions.table.leave(partition)
+                self.line.sessions.table.mark_moved(partition)
         self._reported = {
             partition: offset for partition, offset in self._reported.items() if partition in self.offsets
         }
@@ -414,7 +414,7 @@ class Topic:
         return lambda trace: trace in at_work or holds(trace)
 
     def _traces_at_work(self) -> set[bytes]:
-        return {key.trace_id.to_bytes(16) for key in self.line.units.waited_for(self._outlives)}
+        return {key.trace_id.to_bytes(16) for key in self.line.units.unexported_units(self._outlives)}
 
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
         read = [self.offsets[partition] for partition in partitions if partition in self.offsets]

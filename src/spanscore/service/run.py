@@ -84,14 +84,14 @@ def handler_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tup
 def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
     """Return a function that waits until a request's units are on the disk; None if no unit can close with a request."""
     line = pipeline_of(scorer)
-    if line.delivery is None or units.idle_timeout:
+    if line.export_confirmation is None or units.idle_timeout:
         return None
     return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
 
 
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) -> None:
     handler, proxy = handler_of(scorer, chosen, units)
-    if pipeline_of(scorer).delivery is not None:
+    if pipeline_of(scorer).export_confirmation is not None:
         scorer.start_workers()  # jobs of other processes must not wait for the first request
     listeners = Listeners(handler, chosen)
 

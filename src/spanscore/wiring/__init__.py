@@ -1,1 +1,1 @@
-"""Options → the parts of one scorer: made, started, drained and shown by status(); no public class."""
+"""Makes the parts of one scorer from its options, starts and ends them, and reports their state."""

@@ -1,4 +1,4 @@
-"""Accounts and budgets of a scorer: spending limits of judges, and their state for ``status()`` and the instruments."""
+"""The accounts and budgets of a scorer's judges: made from the settings, and read for ``status()`` and the instruments."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ _BREAKER: Mapping[BreakerState, str] = {
     "open": "open: no question is sent",
 }
 
-_THIS: Mapping[str, str] = {"1m": "this minute", "1h": "this hour", "1d": "this day"}
+_WINDOW_NAMES: Mapping[str, str] = {"1m": "this minute", "1h": "this hour", "1d": "this day"}
 
 
 def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState]) -> Iterator[str]:
-    """Yield a row per account for ``status()``, with remarks; then the budgets, on the row of a single account."""
-    paid = [_budget(budget) for budget in budgets]
+    """Yield the lines of ``status()``: one per account, and one for the budgets, which are on the line of a single account."""
+    paid = [_budget_cell(budget) for budget in budgets]
     only = paid if len(accounts) == 1 else []
     for state in accounts:
-        yield "\n  ".join([" · ".join([repr(state.account), *_parts(state, only)]), *state.notes])
+        yield "\n  ".join([" · ".join([repr(state.account), *_account_cells(state, only)]), *state.notes])
     if paid and not only:
         yield " · ".join(["budget", *paid])
 
 
-def _budget(state: BudgetState) -> str:
-    whose = " ".join(filter(None, (state.metric, state.source)))
-    whose = f"{whose}: " if whose else ""
+def _budget_cell(state: BudgetState) -> str:
+    label = " ".join(filter(None, (state.metric, state.source)))
+    label = f"{label}: " if label else ""
     spent, limit = (
         format_usd(amount) if state.unit == "usd" else f"{amount:,.0f}" for amount in (state.spent, state.limit)
     )
     unit = "USD" if state.unit == "usd" else state.unit
-    window = _THIS.get(state.window, f"in this window of {state.window}")
-    return f"{whose}{spent} of {limit} {unit} {window}, factor {state.factor:.2g}"
+    window = _WINDOW_NAMES.get(state.window, f"in this window of {state.window}")
+    return f"{label}{spent} of {limit} {unit} {window}, factor {state.factor:.2g}"
 
 
-def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
+def _account_cells(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     places = f"{state.places:,.0f}" if state.places >= 1 else f"{state.places:.2g}"  # below 1 it is a rate
     yield f"{state.inflight:,} of {places} places (ceiling {state.ceiling:,})"
     if state.share < 1:
@@ -69,9 +69,9 @@ def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
 
 _BREAKER_NUMBERS: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 _COUNTERS = (semconv.JUDGE_THROTTLED, semconv.JUDGE_RETRIES, semconv.JUDGE_CACHE_HITS)
-_LEAST_SHARE = 0.01
-"""Share of the limits of a process without assigned work, so that its last units end."""
-_READS = 3
+_MIN_SHARE = 0.01
+"""Minimum share of the limits, so that a process without assigned work scores its last units."""
+_MAX_READS = 3
 """Attempts at reading an account's state, because the loop may change it meanwhile."""
 
 
@@ -96,7 +96,7 @@ class Accounts:
         budget_ledger: budgets of the metrics' questions; None = no budget.
         shadows: second judges.
         shadow_budget_ledger: budgets of second judges' questions; None = no budget.
-        earlier: accounts before a reload; their counters are kept. None = no reload.
+        earlier: accounts before a reload; their counters and share stay in force. None = no reload.
     """
 
     def __init__(
@@ -115,24 +115,24 @@ class Accounts:
         own = dict.fromkeys(_limiters_of(metrics))
         self._of_shadows = dict.fromkeys(limiter for limiter in _limiters_of(shadows) if limiter not in own)
         self._limiters: Sequence[AccountLimiter] = [*own, *self._of_shadows]
-        self._part = 1.0
-        self._left_out: Sequence[AccountLimiter] = ()
+        self._share = 1.0
+        self._retired: Sequence[AccountLimiter] = ()
         if earlier is not None:
-            before = dict.fromkeys([*earlier._left_out, *earlier._limiters])
-            self._left_out = [limiter for limiter in before if limiter not in self._limiters]
-            self._part = earlier._part
-            for limiter in self._limiters if self._part < 1 else ():
-                limiter.share(self._part)
+            before = dict.fromkeys([*earlier._retired, *earlier._limiters])
+            self._retired = [limiter for limiter in before if limiter not in self._limiters]
+            self._share = earlier._share
+            for limiter in self._limiters if self._share < 1 else ():
+                limiter.share(self._share)
 
     def share(self, fraction: float) -> None:
         """Set this process's share, [0, 1], of the limits and budgets of all processes. Thread-safe.
 
         A worker of a topic begins with 0, and sets assigned ÷ all partitions on every rebalance.
         """
-        part = self._part = max(fraction, _LEAST_SHARE)
-        for divided in (*self._limiters, *self._budget_ledgers.values()):
-            if divided is not None:
-                divided.share(part)
+        own_share = self._share = max(fraction, _MIN_SHARE)
+        for limited in (*self._limiters, *self._budget_ledgers.values()):
+            if limited is not None:
+                limited.share(own_share)
 
     def states(self) -> list[AccountState]:
         """Return the state of each account."""
@@ -152,16 +152,16 @@ class Accounts:
         accounts: dict[Hashable, GaugeReading] = {}
         for limiter, state in zip(self._limiters, self.states(), strict=True):
             accounts[state.account] = _point(state, semconv.SOURCE_SHADOW if limiter in self._of_shadows else None)
-        for state in map(_state, self._left_out):
+        for state in map(_state, self._retired):
             labels, values = _point(state, None)
             accounts[state.account] = GaugeReading(labels, {name: values[name] for name in _COUNTERS})
         budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
         return accounts | budgets
 
-    def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
-        """Call a listener with the wait of each question of these accounts."""
+    def report_waits(self, listener: Callable[[str, str, float], None]) -> None:
+        """Call a listener for each question of these accounts with the time for which it waited."""
         for limiter in self._limiters:
-            limiter.tell_waits(listener)
+            limiter.report_waits(listener)
 
 
 def _limiters_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:
@@ -169,7 +169,7 @@ def _limiters_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:
 
 
 def _state(limiter: AccountLimiter) -> AccountState:
-    for _ in range(_READS - 1):
+    for _ in range(_MAX_READS - 1):
         try:
             return limiter.state
         except RuntimeError:  # its queue changed meanwhile
@@ -195,9 +195,9 @@ def _point(state: AccountState, source: str | None) -> GaugeReading:
 
 
 def _point_of(state: BudgetState) -> GaugeReading:
-    whose = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
+    label = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
     return GaugeReading(
-        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose, *within(state.source)),
+        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *label, *within(state.source)),
         {
             semconv.BUDGET_SPENT: state.spent,
             semconv.BUDGET_LIMIT: state.limit,
@@ -224,7 +224,7 @@ def build_budget_ledger(budgets: Sequence[Budget], share: float, metrics: Mappin
 
 
 def replace_budgets(present: BudgetLedger | None, new: BudgetLedger | None) -> BudgetLedger | None:
-    """Return the ledger after a reload: the present one, which keeps its spending, with the budgets of the new one."""
+    """Return the ledger after a reload: the present one, which keeps its spending, with the new budgets."""
     if present is None or new is None:
         return new
     present.change(new.budgets)
@@ -232,7 +232,7 @@ def replace_budgets(present: BudgetLedger | None, new: BudgetLedger | None) -> B
 
 
 def build_shadow_budget_ledger(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return a separate budget ledger of second judges, so that they take nothing from the metrics; None without a budget.
+    """Return the budget ledger of second judges, which do not spend the metrics' budgets; None without a budget.
 
     Raises:
         ConfigurationError: as ``build_budget_ledger``.
@@ -248,7 +248,7 @@ def build_shadow_budget_ledger(settings: ScorerSettings, shadows: Mapping[str, M
 
 
 def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return the budget ledger for some of a configuration's metrics, without the budgets of its other metrics.
+    """Return a budget ledger with the configured budgets that apply to these metrics; None without a budget.
 
     Raises:
         ConfigurationError: as ``build_budget_ledger``.
@@ -256,20 +256,20 @@ def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Met
     own = [
         budget
         for budget in settings.judge.budget
-        if budget.metric is None or _name_now(budget.metric, metrics) in metrics
+        if budget.metric is None or _current_name(budget.metric, metrics) in metrics
     ]
     return build_budget_ledger(own, settings.judge.replica_share, metrics)
 
 
 def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
-    """Return a budget under its metric's current name.
+    """Return a budget that names its metric by the current name.
 
     Raises:
         ConfigurationError: there is no such metric.
     """
     if budget.metric is None:
         return budget
-    name = _name_now(budget.metric, metrics)
+    name = _current_name(budget.metric, metrics)
     if name not in metrics:
         raise ConfigurationError(
             f"judge.budget names {budget.metric!r}, which is not a metric of this scorer; it has {', '.join(metrics)}"
@@ -277,7 +277,7 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
     return budget.model_copy(update={"metric": name})
 
 
-def _name_now(metric: str, metrics: Mapping[str, Metric]) -> str:
+def _current_name(metric: str, metrics: Mapping[str, Metric]) -> str:
     return next(iter(under_current_names({metric: None}, metrics)))
 
 

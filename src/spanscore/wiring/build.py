@@ -1,4 +1,4 @@
-"""``Pipeline`` builds the parts of one scorer from its configuration, and connects them."""
+"""``Pipeline`` makes the parts of one scorer from its configuration, and connects them."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation, quota_of
 from spanscore.pipeline.in_force import SamplerInForce, ValueInForce
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
-from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs
+from spanscore.pipeline.judge_check import JudgeCheckRuns, judge_check_runs, redact_for_judges
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions, ScoreSource, unit_of
-from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.queues import AccountQuotas, MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, BudgetPacer, RateSampler
 from spanscore.pipeline.sessions import SessionBounds, SessionPipeline, SessionTable
 from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import HOLD_ROOT_S, HOLD_S, ExportPace, SpanBuffer
-from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
+from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
 from spanscore.samples.redaction import redact
 from spanscore.wiring.accounts import (
@@ -73,27 +73,27 @@ from spanscore.wiring.outputs import (
     exports_content,
     job_listener,
 )
-from spanscore.wiring.remote_scoring import handover_of, rejection_reason_of
+from spanscore.wiring.remote_scoring import dispatcher_of, rejection_reason_of
 from spanscore.wiring.span_thread import ShutdownWatch, SpanThread
-from spanscore.wiring.spool import delivery_of, queue_of, set_metrics, spool_of
+from spanscore.wiring.spool import confirmation_of, queue_of, set_metrics, spool_of
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is scored, and sampled units end as filtered"
-"""Line of the log and of ``status()`` in a process in which the environment stops scoring."""
+"""Message in the log and in ``status()`` if the environment stops scoring in this process."""
 EVENT_QUEUE_BYTES = 64_000_000
 """Approximate bytes of content in the event queue above which new units are ``event_queue_full``."""
 _numbers = count(1)
-_LOOK_S = 1.0
-"""Seconds between two checks, after a reload, of the units that began before it."""
-_REMEMBERED = 250
+_CHECK_S = 1.0
+"""Seconds between two checks whether the units that began before a reload have ended."""
+_MAX_CLOSED = 250
 """Number of remembered closed units. Few suffice, because receivers remember their units for longer, and drop late spans."""
-_NOT_OURS = (Outcome.DELEGATED, Outcome.QUEUE_FULL)
-"""Outcomes of jobs that are not on the disk as jobs of this process."""
-_PER_METRIC = 3
+_NOT_ON_DISK = (Outcome.DELEGATED, Outcome.QUEUE_FULL)
+"""Outcomes of jobs that this process does not have on the disk."""
+_ATTRIBUTES_PER_SCORE = 3
 """Number of attributes of a score on a unit's span: value, label and probability."""
 
 
 class Scoring(NamedTuple):
-    """The evaluations of a unit's metrics.
+    """The evaluations that a unit keeps from its start to its scores.
 
     Attributes:
         evaluation: scores the metrics of units and of sessions.
@@ -122,19 +122,23 @@ class Pipeline:
     Attributes:
         name: name of the scorer in logs and ``status()``: the scorer's number in the process, and its metrics.
         checked: the metrics and settings in force; ``change`` replaces them.
-        metrics: name → metric: ``of_units`` score units, ``of_sessions`` score sessions.
+        settings: the settings in force.
+        metrics: name → metric; ``of_units`` has the metrics of units, ``of_sessions`` the metrics of sessions.
         of_inner: entry of ``units.also`` → names of the metrics that score its units.
         shadowing: metric → the metric with its second judge.
-        scoring: the evaluations of units; a unit keeps those of its start.
+        scoring: the evaluations in force, and those of open units that began before a reload.
         sources: sources of scores outside sampled traffic.
+        hold: span buffer.
+        dispatcher: sends units to another process that scores them; None = this process scores.
+        export_confirmation: marks the jobs of a durable queue after the export of their scores; None with another queue.
         users_sinks: the sinks of ``outputs.sinks``.
-        outboxes: outboxes of those sinks that send messages.
-        receivers: entries of units; each is added before its first unit.
-        prepared: calls that the span thread makes first; added before the first unit.
-        points_beside: returns the gauges of a source of units.
-        on_start: calls at the start of the span thread, also in a forked child.
+        outboxes: outboxes of the sinks that send messages.
+        receivers: receivers of units; each is added before its first unit.
+        run_first: functions that the span thread calls first, once; added before the first unit.
+        on_start: functions called at each start of the span thread, also in a forked child.
+        source_points: returns the gauges of a source of units, such as Kafka.
         ended: set when the instruments and threads have ended.
-        over: whether the scorer is being shut down, so that there is no meter any more.
+        is_shutting_down: whether the shutdown has begun; then no meter is used any more.
         retired: (metric, evaluator version) that a reload replaced.
         lost_before: metric → weights of the units that it lost before its present evaluator version.
         closed: whether receivers accept no further unit.
@@ -158,9 +162,9 @@ class Pipeline:
         self.content = exports_content(settings.capture.content)
         self.disabled = _is_disabled()
         self._tracer: Tracer | None = None
-        self.over = self.closed = self.provider_closed = False
-        self.prepared: list[Callable[[], None]] = [self._open_sinks]
-        self.points_beside: Points = dict
+        self.is_shutting_down = self.closed = self.provider_closed = False
+        self.run_first: list[Callable[[], None]] = [self._open_sinks]
+        self.source_points: Points = dict
         self.on_start: list[Callable[[], None]] = []
         self.ended = Event()
         self._make_lasting_parts()
@@ -171,8 +175,8 @@ class Pipeline:
         check_sinks(self.users_sinks, self.metrics)
         self.sinks = CompositeSink(self.users_sinks)
         self._make_parts()
-        if self.handover is not None:
-            self.handover.begin()
+        if self.dispatcher is not None:
+            self.dispatcher.begin()
         self.outboxes.begin()
 
     def _configure(self, checked: CheckedConfiguration) -> None:
@@ -184,7 +188,7 @@ class Pipeline:
         return {name: metric.evaluator_version for name, metric in self.metrics.items()}
 
     def _make_lasting_parts(self) -> None:
-        """Make the parts that a forked child keeps: other objects refer to them, or they depend only on settings and files."""
+        """Make the parts that a forked child keeps: they have no thread, lock or unit, or other objects refer to them."""
         settings = self.settings
         self.compared: ComparedValues | None = None
         if settings.compare is not None and settings.outputs.instruments:
@@ -216,12 +220,12 @@ class Pipeline:
             self.settings.judge_check,
             metrics,
             evaluation=lambda watched: self._evaluation(watched, self.budget_ledger),
-            prepare=as_judges_see(self.hooks, self.box),
+            prepare=redact_for_judges(self.hooks, self.box),
             telemetry=self.telemetry,
         )
 
     def check(self, metrics: Sequence[Metric], settings: ScorerSettings) -> Replacement:
-        """Return the parts for ``change``. Nothing changes. Any thread.
+        """Return the parts for ``change``, without any effect. Thread-safe.
 
         Raises:
             ConfigurationError: the metrics and the settings do not fit together.
@@ -242,7 +246,7 @@ class Pipeline:
         )
 
     def change(self, new: Replacement) -> None:
-        """Sample and score the units that begin from now on by other settings and metrics. Call on the span thread."""
+        """Use other settings and metrics for the units that begin from now on. Call on the span thread."""
         spending, pairs = self.budget_ledger, self._judges_compared()
         versions = self._evaluator_versions()
         self._configure(new.checked)
@@ -256,7 +260,7 @@ class Pipeline:
         earlier = {self.sampler, *self.units.earlier_samplers()}
         self.sampler = self._rate_sampler()
         self.sampler_in_force.use(self.sampler, earlier)
-        open_units = self.open_units()  # later: a root that begins meanwhile is kept for either sampler
+        open_units = self.open_units()  # after ``use``, because roots that begin meanwhile are kept for either sampler
         self.accounts = self._accounts(self.accounts)
         self.account_quotas.change(self._quotas())
         scoring = self._scoring()
@@ -268,7 +272,7 @@ class Pipeline:
         self._forget_closed_later()
 
     def _retire(self, versions: Mapping[str, str]) -> None:
-        """Note the evaluator versions that are not in force any more. No mean of ``status()`` has their scores."""
+        """Record the evaluator versions that are not in force any more. The means of ``status()`` leave out their scores."""
         lost = {**self.ledger.lost(), **self.sessions.ledger.lost()}
         for name, metric in self.metrics.items():
             if versions.get(name, metric.evaluator_version) != metric.evaluator_version:
@@ -277,7 +281,7 @@ class Pipeline:
             self.retired.discard((name, metric.evaluator_version))
 
     def _change_populations(self, open_units: Collection[UnitKey]) -> None:
-        """Decide on units that begin from now on by other metrics and rates."""
+        """Have each population decide on its next units by the metrics and rates in force."""
         names = list(self.of_units)
         self.units.change(names, self.sampler, self.of_inner, open_units=open_units)
         self.hold.attach = self.settings.outputs.span and bool(names)
@@ -288,13 +292,13 @@ class Pipeline:
             self.feedback.kept.decide = self.sampler.for_feedback
         for source in self.sources:
             source.ledger.change(self.shadowing if source.scores_traffic else names)
-        if tuple(self.known.metadata) != self.settings.listed_metadata:
-            self.known.use_metadata(self.settings.listed_metadata)
+        if tuple(self.recent_units.metadata) != self.settings.listed_metadata:
+            self.recent_units.use_metadata(self.settings.listed_metadata)
         self.on_demand |= fields_on_demand(self.metrics.values())
-        self.engine.pipeline = self.builder = replace(self.builder, on_demand=self.on_demand)
+        self.engine.builder = self.builder = replace(self.builder, on_demand=self.on_demand)
 
     def _change_outputs(self, new: Replacement) -> None:
-        """Export, collect and check the scores of other metrics from now on."""
+        """Have the outputs and the judge check use the metrics in force."""
         self.annotation_writer.scales = new.scales
         if self.telemetry is not None:
             declare_sums(self.telemetry, self.checked)
@@ -313,21 +317,21 @@ class Pipeline:
                 self.judge_check.start()
 
     def open_units(self) -> set[UnitKey]:
-        """Return the units that have begun and have not ended. Span id 0 = every unit of the trace. Call on the span thread."""
+        """Return the units that have begun and have not ended; span id 0 = each unit of the trace. Call on the span thread."""
         units = {key for receiver in self.receivers for key in receiver.open_keys()}
         # The end of a root may be in the event queue: the root is in no receiver then, and in no ledger yet.
         self.span_thread.read_events()
-        beside = (*self.inner_ledgers().values(), *(source.ledger for source in self.sources))
-        ledgers = (self.ledger, self.revisions.ledger, *beside)
+        of_sources = (source.ledger for source in self.sources)
+        ledgers = (self.ledger, self.revisions.ledger, *self.inner_ledgers().values(), *of_sources)
         units.update(unit_of(key) for ledger in ledgers for key in ledger.open_units())
         return units.union(*(receiver.open_keys() for receiver in self.receivers))
 
     def _forget_closed_later(self) -> None:
-        """Forget earlier metrics, judges and rates when their last unit has ended."""
+        """Forget the metrics, judges and rates from before a reload when their last unit has ended."""
         set_metrics(self.queue, self.metrics, add=bool(self.scoring.earlier))
         self.sampler_in_force.use(self.sampler, self.units.earlier_samplers())
-        if self.scoring.earlier and not self.over:
-            loop.later(_LOOK_S, lambda: self._run_on_span_thread(self._forget_closed))
+        if self.scoring.earlier and not self.is_shutting_down:
+            loop.later(_CHECK_S, lambda: self._run_on_span_thread(self._forget_closed))
 
     def _forget_closed(self) -> None:
         open_units = self.open_units()
@@ -355,14 +359,14 @@ class Pipeline:
             self.judge_check = check.copy_with_evaluation(
                 self._evaluation(check.evaluation.metrics, self.budget_ledger)
             )
-        of_parent = self.engine, self.hold, self.handover
+        parent_parts = self.engine, self.hold, self.dispatcher
         self._make_parts()
-        for part in of_parent:  # the kept tasks of the parent's loop refer to them, but their units can be freed
+        for part in parent_parts:  # tasks of the parent's loop still refer to these parts; this frees the units in them
             if part is not None:
                 vars(part).clear()
 
     def _make_parts(self) -> None:
-        """Make the parts that have units, money, locks and threads, each after the parts that it refers to."""
+        """Make the parts that have units, spending, locks or threads, each after the parts that it refers to."""
         self.receivers: list[Receiver] = []
         self.retired: set[tuple[str, str]] = set()
         self.lost_before: dict[str, Weights] = {}
@@ -379,10 +383,10 @@ class Pipeline:
         self._make_engine()
         self._make_populations()
         sampling = self.settings.sampling.feedback
-        # The source of feedback is the last one.
+        # `_sources` yields the source of feedback last.
         self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
         self.annotation_writer = AnnotationWriter(self)
-        self.let_in(self.annotation_writer)
+        self.add_receiver(self.annotation_writer)
 
     def _accounts(self, earlier: Accounts | None = None) -> Accounts:
         return Accounts(
@@ -400,12 +404,12 @@ class Pipeline:
             soft_events=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES
         )
         self.duty = DutyCycle()
-        self.delivery = delivery_of(self.queue, self.providers, self.telemetry)
-        own = self.queue is limits.job_queue  # a user's queue, of unknown size
+        self.export_confirmation = confirmation_of(self.queue, self.providers, self.telemetry)
+        is_users = self.queue is limits.job_queue  # its size in bytes is unknown
         self.account_quotas = AccountQuotas(
             self._quotas(),
             capacity=lambda: self.queue.capacity,
-            max_bytes=inf if own else limits.queue_bytes,
+            max_bytes=inf if is_users else limits.queue_bytes,
         )
         outputs = self.settings.outputs
         self.hold: SpanBuffer = SpanBuffer(
@@ -417,8 +421,10 @@ class Pipeline:
         )
 
     def _quotas(self) -> Mapping[str, Hashable]:
-        sends = self.settings.remote_scoring is not None
-        return {name: None if sends else quota_of(metric) for name, metric in self.metrics.items()}
+        is_remote = (
+            self.settings.remote_scoring is not None
+        )  # then no judge is asked here, and all metrics share a quota
+        return {name: None if is_remote else quota_of(metric) for name, metric in self.metrics.items()}
 
     def _make_pacer(self) -> BudgetPacer | None:
         """Return the pacer that lowers the rates so that budgets last; None without a budget."""
@@ -463,7 +469,7 @@ class Pipeline:
         )
 
     def _sources(self) -> Iterator[ScoreSource]:
-        """Yield the sources of scores outside sampled traffic: second judges, and units with a bad human label."""
+        """Yield the sources of scores outside sampled traffic: second judges, and then units with a bad human label."""
 
         def make(name: str, evaluation: Callable[[Unit], Evaluation], ledger: Ledger) -> ScoreSource:
             limits = self.settings.limits
@@ -471,11 +477,11 @@ class Pipeline:
                 name,
                 evaluation,
                 ledger=ledger,
-                room=MemoryQueue(limits.queue_size, limits.queue_bytes),
+                places=MemoryQueue(limits.queue_size, limits.queue_bytes),
                 hold=self.hold,
                 sink=self.sinks,
                 run_on_span_thread=self._run_on_span_thread,
-                on_scores=self._note_beside,
+                on_scores=self._on_source_scores,
                 scores_traffic=ledger is self.shadow_ledger,
             )
 
@@ -484,8 +490,8 @@ class Pipeline:
             of_units = Ledger(self.of_units)
             yield make(semconv.SOURCE_FEEDBACK, lambda unit: self.scoring.of(unit.key).evaluation, of_units)
 
-    def _note_beside(self, source: str, unit: Unit, scores: Sequence[Score]) -> None:
-        self.units.notes.costs(scores)
+    def _on_source_scores(self, source: str, unit: Unit, scores: Sequence[Score]) -> None:
+        self.units.notes.record_unpriced(scores)
         if source == semconv.SOURCE_SHADOW:
             self.scoring.of(unit.key).pairs.add_shadow_scores(unit, scores)
 
@@ -496,28 +502,30 @@ class Pipeline:
             self.builder,
             lambda unit: self.scoring.of(unit.key).evaluation,
             post=self._post,
-            made=lambda unit, samples: self._run_on_span_thread(lambda: self.keeping.on_samples(unit, samples)),
-            came=lambda job: self._run_on_span_thread(lambda: self._population(job.unit).take_over(job)),
-            ended=job_listener(self.collector, self.users_sinks),
+            on_samples=lambda unit, samples: self._run_on_span_thread(
+                lambda: self.sample_observers.on_samples(unit, samples)
+            ),
+            on_foreign_job=lambda job: self._run_on_span_thread(lambda: self._population(job.unit).accept_job(job)),
+            on_end=job_listener(self.collector, self.users_sinks),
             sources=self.sources,
             workers=settings.limits.workers,
             turns=self.duty.turns(self.account_quotas.fill),
         )
-        self.handover = handover_of(settings, self.builder, self.queue, self.providers, self.ledger, self._post)
+        self.dispatcher = dispatcher_of(settings, self.builder, self.queue, self.providers, self.ledger, self._post)
 
     def _make_populations(self) -> None:
-        """Make units, revisions and sessions, and the span thread that owns them."""
+        """Make the populations (units, revisions, sessions), and the span thread that owns them."""
         settings = self.settings
-        self.keeping = SampleObservers(self.queue)
-        self.known = RecentUnits(settings.listed_metadata)
-        self.assembler = Assembler(remembered=_REMEMBERED)
+        self.sample_observers = SampleObservers(self.queue)
+        self.recent_units = RecentUnits(settings.listed_metadata)
+        self.assembler = Assembler(remembered=_MAX_CLOSED)
         self.revisions = Revisions(
             list(self.of_units),
             sampler=self.sampler,
             ledger=Ledger(self.of_units),
             queue=self.queue,
             with_room=self.account_quotas.with_room,
-            handover=self.engine.accept,
+            dispatch=self.engine.accept,
             hold=self.hold,
             sink=self.sinks,
         )
@@ -528,7 +536,7 @@ class Pipeline:
             ledger=Ledger(self.of_sessions, self.compared),
             queue=self.queue,
             account_quotas=self.account_quotas,
-            handover=self.engine.accept,
+            dispatch=self.engine.accept,
             hold=self.hold,
             sink=self.sinks,
             post=self.event_queue.post,
@@ -536,8 +544,8 @@ class Pipeline:
             shown=self.redact,
         )
         if self.of_sessions:
-            self.keeping.observers.append(self.sessions)
-            self.keeping.noticed.append(self.sessions.noticed)
+            self.sample_observers.observers.append(self.sessions)
+            self.sample_observers.unit_listeners.append(self.sessions.count_unit)
         self.units = UnitTracker(
             list(self.of_units),
             ledger=self.ledger,
@@ -547,12 +555,12 @@ class Pipeline:
             account_quotas=self.account_quotas,
             hold=self.hold,
             sink=self.sinks,
-            handover=(self.handover or self.engine).accept,
-            hand_rest=self.engine.accept_rest,
+            dispatch=(self.dispatcher or self.engine).accept,
+            dispatch_rest=self.engine.accept_rest,
             revisions=self.revisions,
-            keeping=self.keeping,
+            sample_observers=self.sample_observers,
             sources=self.sources,
-            known=self.known,
+            recent_units=self.recent_units,
             rejection_reason=rejection_reason_of(self.queue, settings),
             inner=self.of_inner,
             join_inner=self.scoring.join,
@@ -569,7 +577,7 @@ class Pipeline:
         return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
     def _run_on_span_thread(self, work: Callable[[], None]) -> None:
-        """Run a call on the span thread. Thread-safe."""
+        """Call a function on the span thread. Thread-safe; does not block."""
         self.span_thread.run_later(work)
 
     def _population(self, unit: Unit) -> SessionPipeline | Revisions | UnitTracker:
@@ -588,8 +596,8 @@ class Pipeline:
         population.settle(result)
         if is_root and self.feedback is not None:
             self.feedback.settle(result)
-        if self.delivery is not None and result.over and result.rest not in _NOT_OURS:
-            self.hold.enqueue(UnitEndMarker(result.unit, self.delivery), spans=0)
+        if self.export_confirmation is not None and result.over and result.rest not in _NOT_ON_DISK:
+            self.hold.enqueue(UnitEndMarker(result.unit, self.export_confirmation), spans=0)
 
     def count_units(self) -> UnitCounts:
         """Return the counts of units and sessions, and the separate counts of each source and of inner units."""
@@ -602,15 +610,15 @@ class Pipeline:
 
     def inner_ledgers(self) -> Mapping[InnerGroup, Ledger]:
         """Return entry of ``units.also`` → the ledger of its units. Thread-safe."""
-        return {group: books.ledger for group, books in self.units.inner_books.items()}
+        return {group: decider.ledger for group, decider in self.units.inner_deciders.items()}
 
     def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
-        """Call back when every unit that has closed by now survives the process, or has ended. Call on the span thread."""
-        self.units.tick(now_ns)  # hands over just closed units
-        self.engine.passing.when_over(callback)
+        """Call a function when each unit that has closed by now is on the disk, or has ended. Call on the span thread."""
+        self.units.tick(now_ns)  # dispatches units that have just closed
+        self.engine.in_transit.when_removed(callback)
 
     def redact(self, text: str) -> str | None:
-        """Return the exported form of a text that may name a person; None if the redactor fails."""
+        """Return the form in which a text that may name a person is exported; None if the redactor fails."""
         redactor = self.hooks.redactor
         if redactor is None:
             return safe_text(text)
@@ -620,14 +628,14 @@ class Pipeline:
             return None
 
     @property
-    def most_scores(self) -> int:
+    def max_score_attributes(self) -> int:
         """Maximum number of attributes that scores add to a unit's span."""
-        return _PER_METRIC * len(self.of_units) if self.settings.outputs.span else 0
+        return _ATTRIBUTES_PER_SCORE * len(self.of_units) if self.settings.outputs.span else 0
 
     def _possible_turns(self, conversation_id: str | None) -> set[UnitKey]:
-        """Return the ended units without samples yet; of one conversation, as far as that is known."""
+        """Return the ended units without samples: all, or the units that may be turns of the conversation."""
         ended = (receiver.in_flight() for receiver in self.receivers)
-        return {*self.assembler.waiting(), *self.keeping.making(conversation_id)}.union(*ended)
+        return {*self.assembler.waiting(), *self.sample_observers.making(conversation_id)}.union(*ended)
 
     def tracer(self) -> Tracer:
         """Return the tracer of the capture scope, the same object at every call."""
@@ -635,25 +643,25 @@ class Pipeline:
             self._tracer = self.providers.tracer(semconv.CAPTURE_SCOPE)
         return self._tracer
 
-    def let_in(self, receiver: Receiver, *, yields_cpu: bool = False) -> None:
-        """Add a receiver, before its first unit; ``yields_cpu``: its application shares the CPU with the scorer."""
+    def add_receiver(self, receiver: Receiver, *, yields_cpu: bool = False) -> None:
+        """Add a receiver, before its first unit; ``yields_cpu``: whether the application shares the CPU with the scorer."""
         self.duty.yields_cpu |= yields_cpu
         if self.closed:
             receiver.close()
         self.receivers.append(receiver)
 
     def sum_of(self, count: str) -> int:
-        """Return the sum of a count of the receivers, by its name; a receiver without that count adds 0. Thread-safe."""
+        """Return the sum of an attribute over the receivers; a receiver without that attribute adds 0. Thread-safe."""
         return sum(int(getattr(receiver, count, 0)) for receiver in list(self.receivers))
 
     def close_receivers(self) -> None:
-        """Close every receiver, including receivers that are made later. Thread-safe."""
+        """Close every receiver; receivers that are added later are closed, too. Thread-safe."""
         self.closed = True
         for receiver in self.receivers:
             receiver.close()
 
     def watch_for_shutdown(self) -> None:
-        """Detect that the application shuts its own provider down before the scorer. Spans held then are lost, and counted."""
+        """Detect that the application shuts its provider down before the scorer. Then held spans are lost, and counted."""
         add = getattr(self.providers.tracer_provider, "add_span_processor", None)
         if add is not None and not self.providers.is_own:
             add(ShutdownWatch(self._note_provider_shutdown))
@@ -670,9 +678,9 @@ class Pipeline:
             self.telemetry.close()
 
     def _prepare(self) -> None:
-        while self.prepared:  # each once, not again in a forked child
-            self.prepared.pop(0)()
-        if self.judge_check is not None and not self.over:
+        while self.run_first:  # each once, not again in a forked child
+            self.run_first.pop(0)()
+        if self.judge_check is not None and not self.is_shutting_down:
             self.judge_check.start()
         for start in self.on_start:
             start()
@@ -685,7 +693,7 @@ class Pipeline:
         self.sinks.prepend(
             SINKS.each([name for name in SINKS.built_in if name in self.settings.outputs.places], **parts)
         )
-        if self.telemetry is not None and not self.over:
+        if self.telemetry is not None and not self.is_shutting_down:
             self.telemetry.export_to(self.providers.meter())
 
 

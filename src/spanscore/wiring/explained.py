@@ -1,4 +1,4 @@
-"""Explains traces and units: the root, the source of each part of the sample, and missing parts."""
+"""Explains why a trace has units or none, and from which span each part of a unit's sample is, for ``spanscore explain``."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _LABELS: Final = {
     "retrieved_contexts": "context",
     "tool_calls": "tool call",
 }
-_LONGEST: Final = 200
-"""Maximum number of characters of a text that are shown."""
-_MOST_PARTS: Final = 10
-"""Maximum number of contexts and of calls of a unit that are shown."""
-_WIDEST_CLAIM: Final = 30
+_MAX_TEXT: Final = 200
+"""Maximum number of shown characters of a text."""
+_MAX_PARTS: Final = 10
+"""Maximum number of shown contexts, and of shown calls, of a unit."""
+_MAX_CLAIM: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class ExplainedSpan:
 
     @classmethod
     def of(cls, span: SpanData, by: str | None, member: SpanData | None, root: UnitKey | None, note: str = "") -> Self:
-        """Return a span, original or in GenAI names, with its claim.
+        """Return the explanation of a span, which is original or in GenAI names.
 
         Args:
             span: the span.
@@ -175,7 +175,7 @@ class ExplainedTrace:
 
 @dataclass(frozen=True, slots=True)
 class _SpanTree:
-    """Spans with their guide lines, in the order of the tree; rich prints one line each, with its claim in a column."""
+    """Spans with their guide lines, in the order of the tree. rich prints a line for each, with its claim in a column."""
 
     rows: Sequence[tuple[str, ExplainedSpan]]
 
@@ -183,7 +183,7 @@ class _SpanTree:
         claims = list[str]()
         for _, span in self.rows:
             root = "root" if span.unit == span.span_id else ""
-            claims.append(", ".join(filter(None, (span.claimed_by or "none", root, span.note)))[:_WIDEST_CLAIM])
+            claims.append(", ".join(filter(None, (span.claimed_by or "none", root, span.note)))[:_MAX_CLAIM])
         digits, right = len(str(len(claims))), max(map(len, claims))
         left = max(options.max_width - right - 2, 10)
         for number, ((guide, span), claim) in enumerate(zip(self.rows, claims, strict=True), 1):
@@ -194,7 +194,7 @@ class _SpanTree:
 
 
 def _render(trace: ExplainedTrace) -> Iterator[Any]:
-    rows = [*_rows(trace.spans)]
+    rows = [*_tree_rows(trace.spans)]
     numbers = {span.span_id: number for number, (_, span) in enumerate(rows, 1)}
     counts = f"{format_count(len(rows), 'span')}, {format_count(len(trace.units), 'unit')}"
     yield Text(f"trace {trace.trace_id}: {counts}", style="bold")
@@ -202,7 +202,7 @@ def _render(trace: ExplainedTrace) -> Iterator[Any]:
         yield _SpanTree(rows)
     lines = [] if trace.reason is None else [("no unit", trace.reason)]
     for unit in trace.units:
-        lines += _unit(unit, numbers)
+        lines += _unit_rows(unit, numbers)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -211,7 +211,7 @@ def _render(trace: ExplainedTrace) -> Iterator[Any]:
     yield table
 
 
-def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]:
+def _tree_rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]:
     """Yield each span once, in the order of the tree; spans in a cycle of parents are at the top."""
     ids = {span.span_id for span in spans}
     below: dict[str | None, list[ExplainedSpan]] = {}
@@ -232,18 +232,18 @@ def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]
             waiting += [(child, prefix + end, prefix + more) for child, end, more in below_it][::-1]
 
 
-def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    yield "root", f"{_span(unit.span_id, unit.root, numbers)} ({unit.kind}): {unit.why}"
+def _unit_rows(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    yield "root", f"{_span_text(unit.span_id, unit.root, numbers)} ({unit.kind}): {unit.why}"
     needed = {field for fields in unit.missing.values() for field in fields} | {"user_input", "response"}
     counts: Counter[str] = Counter()
     for part in unit.parts:
         counts[part.field] += 1
-        if counts[part.field] <= _MOST_PARTS:
-            yield _LABELS[part.field], _part(part, numbers, is_needed=part.field in needed)
+        if counts[part.field] <= _MAX_PARTS:
+            yield _LABELS[part.field], _part_text(part, numbers, is_needed=part.field in needed)
     yield from (
-        ("", f"{format_count(many - _MOST_PARTS, _LABELS[field])} more")
+        ("", f"{format_count(many - _MAX_PARTS, _LABELS[field])} more")
         for field, many in counts.items()
-        if many > _MOST_PARTS
+        if many > _MAX_PARTS
     )
     yield from (("lacks", f"{metric}: {', '.join(fields)}") for metric, fields in unit.missing.items())
     if unit.reason is not None:
@@ -251,30 +251,30 @@ def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str
     yield from (("to change", change) for change in unit.change)
 
 
-def _part(part: ExplainedPart, numbers: Mapping[str, int], *, is_needed: bool) -> str:
+def _part_text(part: ExplainedPart, numbers: Mapping[str, int], *, is_needed: bool) -> str:
     if part.searched is not None:
         return f"none in {part.searched}" if is_needed else "none"
     if part.span_id is None or part.span is None:
         place = "no span contains it unchanged"
     else:
-        place = f"from {_span(part.span_id, part.span, numbers)}: {part.attribute}"
+        place = f"from {_span_text(part.span_id, part.span, numbers)}: {part.attribute}"
     if part.text is None:
         return place
     flowing = " ".join(part.text.split())
-    return f"{flowing[:_LONGEST]}{'…' if len(flowing) > _LONGEST else ''}\n{place}"
+    return f"{flowing[:_MAX_TEXT]}{'…' if len(flowing) > _MAX_TEXT else ''}\n{place}"
 
 
-def _span(span_id: str, name: str, numbers: Mapping[str, int]) -> str:
+def _span_text(span_id: str, name: str, numbers: Mapping[str, int]) -> str:
     return f"{numbers.get(span_id, '?')} {name}"
 
 
 # --- unit explainer --------------------------------------------------------------------------------------------------
 
-_BEGINNING: Final = 60
-"""Number of characters by which a text of several parts is found."""
-_SHORTEST: Final = 12
-"""Minimum number of characters of a text that is searched inside a longer text."""
-_MOST_PATHS: Final = 6
+_BEGINNING_LENGTH: Final = 60
+"""Number of characters of a text's first line by which the text is found if no attribute contains all of it."""
+_MIN_TEXT: Final = 12
+"""Minimum number of characters of a text that is searched inside longer texts."""
+_MAX_PATHS: Final = 6
 _KEY_OF: Final = {
     "user_input": "capture.extract.user_input (Extract(user_input=…))",
     "response": "capture.extract.response (Extract(response=…))",
@@ -295,19 +295,23 @@ _BY_REASON: Final = {
     CUT.reason: CUT.hint,
 }
 """Prefix of the reason of a unit without a sample → the change that gives the unit a sample."""
-_Held = tuple[SpanData, str, str]
-"""A span, the name of an attribute of it, and the attribute's value as JSON."""
+_AttributeValue = tuple[SpanData, str, str]
+"""A span, the name of one of its attributes, and the attribute's value as JSON."""
 
 
 class UnitExplainer:
     """Explains units by the extractors, kinds and redactor of a scorer, without a judge. One thread at a time.
 
-    It searches the text of each part in the attributes of the unit's spans. A unit lacks the fields that some of the
-    ``metrics`` require. Without ``texts`` the parts have no texts.
+    To find the source of a part, its text is searched in the attributes of the unit's spans.
+
+    Args:
+        settings: settings of the scorer.
+        metrics: metrics whose required fields a unit may lack.
+        texts: whether the explained parts have their texts.
     """
 
     def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric], *, texts: bool) -> None:
-        self._pipeline = JobBuilder(
+        self._builder = JobBuilder(
             dialects_of(settings, Timebox()),
             kinds=settings.units.kinds,
             on_demand=fields_on_demand(metrics),
@@ -325,7 +329,7 @@ class UnitExplainer:
             above: a clause about the span above its topmost span.
             raw: span id → the original span; places in a span that is missing here have GenAI names.
         """
-        samples = self._pipeline.job(SampledUnit(unit, {})).samples
+        samples = self._builder.job(SampledUnit(unit, {})).samples
         shown = self._hooks.apply(samples)
         metrics = () if samples.outcome else self._metrics
         missing = {metric.name: absent_fields(metric, samples) for metric in metrics}
@@ -335,7 +339,7 @@ class UnitExplainer:
             span_id=f"{unit.key.span_id:016x}",
             root="" if unit.root is None else unit.root.name,
             kind=unit.kind,
-            why=f"topmost span that can hold a question and an answer: {_above(unit) or above}",
+            why=f"topmost span that can hold a question and an answer: {_describe_above(unit) or above}",
             parts=[*_parts(unit, samples, shown if self._texts else Samples(), raw)],
             outcome=None if outcome is None else outcome.value,
             reason=shown.reason if unit.complete else "spans of the unit are missing",
@@ -344,19 +348,19 @@ class UnitExplainer:
         )
 
 
-def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]]:
-    """Return the decisions on the units of a trace, with an explanation of the units that still have their spans. No content.
+def recent_explained(pipeline: Pipeline, trace_id: str | int) -> list[dict[str, Any]]:
+    """Return the decisions on the units of a trace; with an explanation, without content, if the unit's spans are still kept.
 
     A unit is explained when each metric has its outcome, because before that another thread may be reading its spans.
 
     Raises:
-        ConfigurationError: the text is not a trace id.
+        ConfigurationError: ``trace_id`` is not a trace id.
     """
-    decided = line.units.explain(trace_id)
-    by_key = {unit.key: unit for unit in line.units.recent.units()}
-    explainer = UnitExplainer(line.settings, [*line.of_units.values()], texts=False)
-    translator = SpanNormalizers(line.settings.units.translations)
-    for entry in decided:
+    entries = pipeline.units.explain(trace_id)
+    by_key = {unit.key: unit for unit in pipeline.units.recent_spans.units()}
+    explainer = UnitExplainer(pipeline.settings, [*pipeline.of_units.values()], texts=False)
+    translator = SpanNormalizers(pipeline.settings.units.translations)
+    for entry in entries:
         unit = by_key.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
         if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):
             continue
@@ -364,11 +368,11 @@ def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]
         spans = [ExplainedSpan.of(span, by, span, unit.key) for span, by in zip(unit.spans, names, strict=True)]
         explained = explainer.unit(unit, "the span above it is remote, or no normalizer reads it", {})
         entry |= {**asdict(explained), **entry, "spans": [asdict(span) for span in spans]}
-    return decided
+    return entries
 
 
-def _above(unit: Unit) -> str | None:
-    """Return a clause about the span above a root; None if its unit lacks that span."""
+def _describe_above(unit: Unit) -> str | None:
+    """Return a clause about the span above a root; None if the unit has no information about that span."""
     root, top = unit.root, unit.top
     if root is None or root.parent_id is None:
         return "it never arrived" if root is None else "it has no parent"
@@ -380,7 +384,7 @@ def _above(unit: Unit) -> str | None:
 
 
 def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanData]) -> Iterator[ExplainedPart]:
-    """Yield the parts of a sample; ``shown``: samples with the texts that may be shown, ``raw``: span id → original span."""
+    """Yield the parts of a sample; ``shown``: samples with the texts that may be shown; ``raw``: span id → original span."""
     held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
     searched, texts = dict(samples.searched), iter(_list_parts(shown))
     for field, call, text in _list_parts(samples):
@@ -388,8 +392,8 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
         if text is None:
             yield ExplainedPart(field=field, searched=searched.get(field))
             continue
-        order = [value for span in _order(unit, field, call) for value in held[span.span_id]]
-        place = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
+        order = [value for span in _search_order(unit, field, call) for value in held[span.span_id]]
+        place = next(filter(None, (_find_place(wanted, order) for wanted in _search_texts(text, call))), None)
         if place is None:
             yield ExplainedPart(field=field, text=shown_text)
         else:
@@ -400,7 +404,7 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
 
 
 def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
-    """Yield field, call and text of each part of a sample; the text of an absent field has the value None."""
+    """Yield field, call and text of each part of a sample; an absent field has the text None."""
     single = samples.single_turn
     yield from ((field, None, getattr(single, field, None)) for field in _find_fields(samples))
     contexts = None if single is None else single.retrieved_contexts
@@ -411,7 +415,7 @@ def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | 
 
 
 def _find_fields(samples: Samples) -> list[str]:
-    """Return the fields that a unit itself fills; if the reason names unknown fields, only these."""
+    """Return the fields that a unit's spans fill; if several texts fit a field, only the fields that the reason names."""
     reason = samples.reason or ""
     if not reason.startswith(SEVERAL_TEXTS) or samples.single_turn is not None:
         return ["user_input", "response"]
@@ -419,8 +423,8 @@ def _find_fields(samples: Samples) -> list[str]:
     return [field for field, word in (("user_input", "question"), ("response", "answer")) if word in named]
 
 
-def _needles(text: str, call: ToolCall | None) -> list[str]:
-    """Return texts that identify a part, the surest first; for a call its id, longest argument and name.
+def _search_texts(text: str, call: ToolCall | None) -> list[str]:
+    """Return the texts by which a part is found, the most specific first; for a call its id, longest argument and name.
 
     Spans have no markers of images, so a text is also searched without them.
     """
@@ -428,11 +432,11 @@ def _needles(text: str, call: ToolCall | None) -> list[str]:
         words = MARKER.sub("", text).strip()
         return [text, words] if words else [text]
     arguments = sorted((value for value in call.args.values() if isinstance(value, str)), key=len)
-    return [needle for needle in (call.id, *arguments[-1:], call.name) if needle]
+    return [wanted for wanted in (call.id, *arguments[-1:], call.name) if wanted]
 
 
-def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
-    """Return the spans of a unit, the most likely holders of a part first."""
+def _search_order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
+    """Return the spans of a unit in the order in which a part is searched, the most likely source first."""
     if call is not None:
         return sorted(unit.spans, key=lambda span: span.attributes.get(semconv.TOOL_NAME) != call.name)
     if field == "retrieved_contexts":
@@ -441,7 +445,7 @@ def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
     return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.content_span)
 
 
-def _find_values(span: SpanData) -> Iterator[_Held]:
+def _find_values(span: SpanData) -> Iterator[_AttributeValue]:
     in_events = ((f"event {event}: {name}", value) for event, held in span.events for name, value in held.items())
     for name, value in chain(raw_attributes(span).items(), in_events):
         if name not in semconv.PLAIN_ATTRIBUTES or name == semconv.TOOL_NAME:
@@ -449,13 +453,13 @@ def _find_values(span: SpanData) -> Iterator[_Held]:
             yield span, name, as_json
 
 
-def _place(text: str, order: Sequence[_Held]) -> _Held | None:
+def _find_place(text: str, order: Sequence[_AttributeValue]) -> _AttributeValue | None:
     """Return the first attribute with exactly this text; otherwise one that contains the text, or its beginning."""
     forms = _forms(text)
-    beginning = _forms(text.lstrip().partition("\n")[0][:_BEGINNING])
+    beginning = _forms(text.lstrip().partition("\n")[0][:_BEGINNING_LENGTH])
     whole = tuple(f"{quote}{form}{quote}" for form in forms for quote in ('"', '\\"', "'"))
     for sought in (whole, forms, beginning):
-        if sought is whole or len(sought[0]) >= _SHORTEST:
+        if sought is whole or len(sought[0]) >= _MIN_TEXT:
             for held in order:
                 if any(form in held[2] for form in sought):
                     return held
@@ -471,32 +475,32 @@ def _forms(text: str) -> tuple[str, ...]:
 def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the changes that would make a unit scorable; none if it has all fields."""
     reason = "" if samples.outcome is None else samples.reason or ""
-    lacks = _lacking(samples, missing)
+    lacks = _lacking_fields(samples, missing)
     known_changes = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
-    remedies = known_changes or (_remedies(unit) if lacks else [])
+    remedies = known_changes or (_content_switches(unit) if lacks else [])
     places = [] if known_changes or (remedies and reason) else lacks
-    return [*remedies, *(_change(field, unit) for field in places)]
+    return [*remedies, *(_field_change(field, unit) for field in places)]
 
 
-def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence[str]:
+def _lacking_fields(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence[str]:
     lacking = (field for field in _find_fields(samples) if getattr(samples.single_turn, field, None) is None)
     return [*dict.fromkeys(chain(lacking, *missing.values()))]
 
 
-def _remedies(unit: Unit) -> list[str]:
-    """Return the switches that record content on the spans of a unit without content."""
+def _content_switches(unit: Unit) -> list[str]:
+    """Return the switches that would record content on the spans of a unit, for the spans without content."""
     if unit.root is not None and unit.root.scope == semconv.CAPTURE_SCOPE:
         has_content = any(semconv.is_content(name) for span in unit.spans for name in span.attributes)
         return [] if has_content else [_NOT_CAPTURED]
     return sorted({span.no_content.hint for span in unit.spans if span.no_content is not None})
 
 
-def _change(field: str, unit: Unit) -> str:
+def _field_change(field: str, unit: Unit) -> str:
     if field.endswith("_turn"):
         return f"use another metric: this unit has no {field.replace('_', '-')} sample"
     if field not in _KEY_OF:
         return f"the application provides {field}: spanscore.references({field}=…) around the request"
     attributes = {} if unit.content_span is None else unit.content_span.attributes
     sides = (("input", attributes.get(semconv.INPUT_VALUE)), ("output", attributes.get(semconv.OUTPUT_VALUE)))
-    paths = [f"{side}.{key}" for side, value in sides if isinstance(value, dict) for key in value][:_MOST_PATHS]
+    paths = [f"{side}.{key}" for side, value in sides if isinstance(value, dict) for key in value][:_MAX_PATHS]
     return f"{_KEY_OF[field]} names its place: {', '.join(paths) or 'input.<key>, output.<key>'}"

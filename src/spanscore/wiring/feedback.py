@@ -1,4 +1,4 @@
-"""Feedback: checks the arguments of ``feedback()``, exports human labels, and lets judges score units with bad labels."""
+"""Feedback: checks the arguments of ``feedback()``, exports human labels, and has judges score units with bad labels."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _HEX_BITS: Final = 4
 _LATEST_S: Final = 2**33
 """Seconds since 1970 in the year 2242. A later time is refused, because it is probably in milliseconds."""
-_LISTED: Final = 10
+_MAX_LISTED: Final = 10
 
 
 def id_of(name: str, value: Any, bits: int) -> int:
-    """Return an id as a number; ``value`` is the number, or all of its hex digits. Raises ``ValueError`` for other values."""
+    """Return an id as a number; ``value`` is the number, or its hex digits, all of them. Raises ``ValueError`` otherwise."""
     digits = bits // _HEX_BITS
     try:
         number = int(value, 16) if is_a(value, str) and len(value) == digits and value.isalnum() else value
@@ -60,14 +60,14 @@ def only_unit(trace_id: int, keys: Iterable[UnitKey]) -> UnitKey:
         raise ValueError(
             f"this process has no unit of the trace {trace_id:032x}: give span_id, too, from unit_id() in the unit's process"
         )
-    listed = [f"{unit.span_id:016x}" for unit in units[:_LISTED]] + ["…"] * (len(units) > _LISTED)
+    listed = [f"{unit.span_id:016x}" for unit in units[:_MAX_LISTED]] + ["…"] * (len(units) > _MAX_LISTED)
     raise ValueError(
         f"the trace {trace_id:032x} has {len(units)} units: choose one by span_id; they are {', '.join(listed)}"
     )
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return a text that is not empty as a plain ``str``. Raises ``ValueError`` for other values."""
+    """Return a non-empty text as a plain ``str``. Raises ``ValueError`` for other values."""
     if is_a(value, str) and value.strip():
         return str.__str__(value)
     raise ValueError(f"{name} is {value!r}; allowed is a non-empty text")
@@ -109,108 +109,110 @@ def uuid_of(name: str, value: UUID | str) -> UUID:
         raise ValueError(f"{name} is {value!r}; allowed is a UUID") from None
 
 
-_MOST: Final = 10_000
-"""Maximum number of remembered judged units, and of units with a label before their scores."""
+_MAX_UNITS: Final = 10_000
+"""Maximum number of remembered judged units, and of units with a label that waits for their scores."""
 FEEDBACK_RESULTS = JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 """Results of a unit with a bad label.
 
-- ``judged``: the unit has its scores of the source, or judges are asked for them.
-- ``too_late``: the unit's samples were dropped for age or size.
+- ``judged``: the unit's scores were published under the source ``feedback``, or its judges are asked.
+- ``too_late``: the unit's samples were dropped because of age or size.
 - ``not_kept``: the unit's samples were not kept, or the scorer ended before the unit's own scores arrived.
 """
 
 
 class FeedbackJudging:
-    """Lets judges score units with a bad label, each once, as scores of the source ``feedback``. Call on the span thread.
+    """Has judges score each unit with a bad label once, as scores of the source ``feedback``. Call on the span thread.
 
-    Scores that the unit already has are published again under the source, and judges are asked for the other metrics only.
-    People who complain are not a random sample, and would lower every mean of sampled traffic. The source shows the judge's
-    view of such units. The weight of each is 1/probability of keeping it: ``sampling.feedback.rate``, and head sampling.
+    The source shows the judge's view of such units. It is separate, because units with complaints are no random sample and
+    would lower the means of sampled traffic. Scores that a unit already has are published again under the source; judges are
+    asked for its other metrics. A unit's weight is 1 / the probability with which it was kept: ``sampling.feedback.rate`` times
+    the share of head sampling.
 
     Attributes:
-        source: scores the metrics separately from sampled traffic.
+        source: publishes and counts the scores.
         kept: the samples of units that may be judged.
     """
 
-    def __init__(self, line: Pipeline, settings: FeedbackSampling, source: ScoreSource) -> None:
-        self._line = line
+    def __init__(self, pipeline: Pipeline, settings: FeedbackSampling, source: ScoreSource) -> None:
+        self._pipeline = pipeline
         self._below = settings.below
         self.source = source
         self.kept = SampleCache(
-            line.sampler.for_feedback,
+            pipeline.sampler.for_feedback,
             within_ns=int(settings.max_age * 1e9),
             on_kept=self.judge_waiting,
         )
-        line.keeping.observers.append(self.kept)
-        self._early: OrderedDict[UnitKey, None] = OrderedDict()
-        self._done: OrderedDict[UnitKey, None] = OrderedDict()
+        pipeline.sample_observers.observers.append(self.kept)
+        self._waiting: OrderedDict[UnitKey, None] = OrderedDict()
+        self._judged: OrderedDict[UnitKey, None] = OrderedDict()
 
     def judge_unit_of(self, human_label: Annotation) -> None:
-        """Have the unit of a label judged, if the label is low enough; after the unit's own scores, if these are pending."""
+        """Have the unit of a bad label judged, after its own scores if these are pending."""
         key = human_label.unit
-        if key is None or human_label.quality is None or human_label.quality >= self._below or key in self._done:
+        if key is None or human_label.quality is None or human_label.quality >= self._below or key in self._judged:
             return
         if self._is_under_way(key):
-            keep_latest(self._early, key, None, _MOST)
+            keep_latest(self._waiting, key, None, _MAX_UNITS)
         else:
             self._judge(key)
 
     def judge_waiting(self, key: UnitKey) -> None:
-        """Let judges score a unit whose label came early. Call it when samples were made, or the unit's scores have arrived."""
-        if key in self._early and not self._is_under_way(key):
-            del self._early[key]
+        """Have a unit with a waiting label judged. Call it when its samples were made, or its scores have arrived."""
+        if key in self._waiting and not self._is_under_way(key):
+            del self._waiting[key]
             self._judge(key)
 
     def settle(self, result: JobResult) -> None:
-        """Keep the scores of sampled traffic of a unit."""
+        """Keep the scores of a unit that has kept samples, so that its metrics are not judged again."""
         key = result.unit.key
         self.kept.add_scores(key, [score for score in result.scores if score.source is None])
         if result.over:
             self.judge_waiting(key)
 
-    def look(self) -> None:
-        """Drop samples that are too old, and judge units that got no scores."""
+    def tick(self) -> None:
+        """Drop samples that are too old, and judge waiting units that ended without scores."""
         self.kept.make_room()
-        for key in list(self._early):
+        for key in list(self._waiting):
             self.judge_waiting(key)
 
     def give_up(self) -> None:
         """Count the units that were not judged, at the end of the scorer."""
-        while self._early:
-            self._early.popitem()
+        while self._waiting:
+            self._waiting.popitem()
             self._count(NOT_KEPT)
 
     def _is_under_way(self, key: UnitKey) -> bool:
-        return self._line.ledger.is_open(key) or key in self._line.keeping.making()
+        return self._pipeline.ledger.is_open(key) or key in self._pipeline.sample_observers.making()
 
     def _judge(self, key: UnitKey) -> None:
-        keep_latest(self._done, key, None, _MOST)
+        keep_latest(self._judged, key, None, _MAX_UNITS)
         kept = self.kept.take(key)
         if kept is None:
             self._count(TOO_LATE if self.kept.was_dropped(key) else NOT_KEPT)
             return
         self._count(JUDGED)
-        metrics = tuple(self._line.of_units)
-        self.source.enter(key, dict.fromkeys(metrics, kept.decision))
+        decisions = dict.fromkeys(self._pipeline.of_units, kept.decision)
+        self.source.enter(key, decisions)
         by = kept.decision
         scores = [
             replace(score, probability=by.probability, threshold=by.threshold, rule=by.rule)
             for score in kept.scores.values()
         ]
         self.source.publish(kept.unit, [change_score(score, kept.unit, source=self.source.name) for score in scores])
-        if rest := dict.fromkeys([name for name in metrics if name not in kept.scores], by):
+        if rest := {name: decision for name, decision in decisions.items() if name not in kept.scores}:
             loop.call_soon(self.source.ask, Job(kept.unit, kept.samples, rest, kept.size_bytes))
 
     def _count(self, result: str) -> None:
-        if self._line.telemetry is not None:
-            self._line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
+        if self._pipeline.telemetry is not None:
+            self._pipeline.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
 
 
 _LABEL_BYTES: Final = 1_000
+"""Approximate bytes of a label without its comment."""
 _WAIT_NS: Final = 1_000_000_000
 """Time in nanoseconds for which a label waits for the unit of its key, if no unit is open."""
 _LONG_WAIT_NS: Final = GRACE_NS + _WAIT_NS
-"""The same if a unit is open: the unit of the label may wait for open spans."""
+"""Time in nanoseconds for which a label waits if a unit is open, because that unit may be the label's, and wait for spans."""
 
 
 class AnnotationWriter(ImmediateReceiver):
@@ -218,34 +220,34 @@ class AnnotationWriter(ImmediateReceiver):
 
     ``take``, ``notes`` and ``close`` may be called on any thread, the other methods on the span thread.
 
-    Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators. A text on
-    which it fails is left out; an annotator becomes ``HUMAN``.
+    Without ``capture.content`` no comment is exported. The redactor is applied to comments, keys and annotators. If it fails,
+    the comment or the key is left out, and the annotator becomes ``HUMAN``.
 
     Attributes:
         scales: checks names and values of labels.
-        unplaced: number of labels whose key belongs to no known unit.
-        labelled: name of a label → number of first labels, one per unit and annotator.
+        unplaced: number of labels with a key that no unit of this process has.
+        labelled: name of a label → number of units and annotators with such a label.
     """
 
-    def __init__(self, line: Pipeline) -> None:
-        self._line = line
-        self.scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self.scales = FeedbackScales(pipeline.settings.feedback_scales, pipeline.metrics)
         self._latest = LatestAnnotations()
-        self._inside: set[UnitKey] = set()
-        self._keyed: list[tuple[int, UnitKey, Annotation]] = []
-        self._taken = 0
+        self._unexported: set[UnitKey] = set()
+        self._without_unit: list[tuple[int, UnitKey, Annotation]] = []
+        self._accepted = 0
         self.unplaced = 0
         self.labelled: Counter[str] = Counter()
 
     def take(self, human_label: Annotation) -> bool:
-        """Accept a human label. Returns False if the event queue is full, or the scorer has ended. Does not block. Thread-safe.
+        """Accept a human label. Returns False if the event queue is full, or the scorer is closed. Does not block. Thread-safe.
 
         Raises:
             ValueError: the label's name or value is not allowed.
         """
-        checked = self.scales.check(human_label if self._line.content else human_label.without_comment())
+        checked = self.scales.check(human_label if self._pipeline.content else human_label.without_comment())
         size = _LABEL_BYTES + len(checked.comment or "")
-        return not self._closed and self._line.event_queue.put(self, checked, size)
+        return not self._closed and self._pipeline.event_queue.put(self, checked, size)
 
     def notes(self) -> list[str]:
         """Return remarks on labels, for ``status()``."""
@@ -253,36 +255,36 @@ class AnnotationWriter(ImmediateReceiver):
         return [f"{self.unplaced:,} labels have a key that {reason}"] if self.unplaced else []
 
     def handle(self, event: Annotation, now_ns: int) -> None:
-        """Export a label, if it is new."""
-        self._taken += 1
-        serial = UnitKey(0, self._taken)  # a flush waits for it, as for a unit
-        self._inside.add(serial)
+        """Export a label, if it is new; a label with only a key waits for the close of its unit."""
+        self._accepted += 1
+        flight_key = UnitKey(0, self._accepted)  # `in_flight` returns it, so that a flush waits for the label
+        self._unexported.add(flight_key)
         if event.unit is not None:
-            self._record_label(serial, event)
+            self._record_label(flight_key, event)
         else:
-            is_open = any(receiver.open_keys() for receiver in self._line.receivers)
-            self._keyed.append((now_ns + (_LONG_WAIT_NS if is_open else _WAIT_NS), serial, event))
+            is_open = any(receiver.open_keys() for receiver in self._pipeline.receivers)
+            self._without_unit.append((now_ns + (_LONG_WAIT_NS if is_open else _WAIT_NS), flight_key, event))
 
     def tick(self, now_ns: int) -> None:
-        """Export labels after the close of their unit, and labels that have waited for it long enough."""
-        waiting, self._keyed = self._keyed, []
-        for until_ns, serial, label in waiting:
-            unit = self._line.known.of_key(label.key or "")
+        """Export labels whose unit has closed, and labels that have waited long enough for it."""
+        waiting, self._without_unit = self._without_unit, []
+        for until_ns, flight_key, label in waiting:
+            unit = self._pipeline.recent_units.of_key(label.key or "")
             if unit is None and now_ns < until_ns:
-                self._keyed.append((until_ns, serial, label))
+                self._without_unit.append((until_ns, flight_key, label))
                 continue
             self.unplaced += unit is None
-            self._record_label(serial, replace(label, unit=unit))
-        if self._line.feedback is not None:
-            self._line.feedback.look()
+            self._record_label(flight_key, replace(label, unit=unit))
+        if self._pipeline.feedback is not None:
+            self._pipeline.feedback.tick()
 
     def next_due_ns(self) -> int | None:
-        """Return the time at which the first label has waited long enough; None if none waits."""
-        return min((until_ns for until_ns, _, _ in self._keyed), default=None)
+        """Return the time at which a label has waited long enough; None if no label waits."""
+        return min((until_ns for until_ns, _, _ in self._without_unit), default=None)
 
     def in_flight(self) -> set[UnitKey]:
-        """Return a number for each label that is not exported."""
-        return {*self._inside}
+        """Return a key for each label that is not exported."""
+        return {*self._unexported}
 
     def drain(self, now_ns: int) -> list[UnitKey]:
         """Export every label; return an empty list, because this receiver has no units."""
@@ -293,21 +295,23 @@ class AnnotationWriter(ImmediateReceiver):
         """Return 0, because this receiver has no units."""
         return 0
 
-    def _record_label(self, serial: UnitKey, annotation: Annotation) -> None:
+    def _record_label(self, flight_key: UnitKey, annotation: Annotation) -> None:
         label = self._latest.note(annotation)
         if label is None:
-            self._inside.discard(serial)
+            self._unexported.discard(flight_key)
             return
         self.labelled[label.name] += not label.revision
-        if self._line.feedback is not None:
-            self._line.feedback.judge_unit_of(label)
-        self._line.hold.enqueue(_Leaving(self._line.sinks, self._clean(label), lambda: self._inside.discard(serial)))
+        if self._pipeline.feedback is not None:
+            self._pipeline.feedback.judge_unit_of(label)
+        self._pipeline.hold.enqueue(
+            _QueuedLabel(self._pipeline.sinks, self._clean(label), lambda: self._unexported.discard(flight_key))
+        )
 
     def _clean(self, human_label: Annotation) -> Annotation:
-        """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
-        if self._line.hooks.redactor is None:
+        """Return a label with redacted personal texts, if there is a redactor. A text on which it fails is removed."""
+        if self._pipeline.hooks.redactor is None:
             return human_label
-        redact, unnamed = self._line.redact, semconv.ANNOTATOR_HUMAN
+        redact, unnamed = self._pipeline.redact, semconv.ANNOTATOR_HUMAN
         annotator, comment, key = human_label.annotator, human_label.comment, human_label.key
         return replace(
             human_label,
@@ -318,12 +322,12 @@ class AnnotationWriter(ImmediateReceiver):
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
-    """A label on its way to the sinks, exported at the pace of the spans."""
+class _QueuedLabel:
+    """A label in the export queue of the span buffer; sinks get it at the pace of the spans."""
 
     sinks: CompositeSink
     label: Annotation
-    left: Callable[[], None]
+    on_end: Callable[[], None]
 
     @property
     def size(self) -> int:
@@ -333,4 +337,4 @@ class _Leaving:
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Publish the label."""
         self.sinks.label(self.label)
-        self.left()
+        self.on_end()

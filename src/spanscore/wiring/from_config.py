@@ -1,4 +1,4 @@
-"""Reads a configuration file, the environment and overriding arguments into the arguments of a scorer."""
+"""Makes the arguments of a scorer from a configuration file, the environment and overriding arguments."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, 
     own = settings.judge.model_fields_set.intersection(OF_SCORER)
     judge: dict[str, Any] = {name: getattr(settings.judge, name) for name in own}
     if metrics is None:
-        metrics, of_sessions, second = _make_metrics(settings)
-        judge |= second
+        metrics, of_sessions, second_judges = _make_metrics(settings)
+        judge |= second_judges
         if of_sessions:
             settings = settings.model_copy(update={"sessions": _replace_fields(settings.sessions, metrics=of_sessions)})
     sections = {name: getattr(settings, name) for name in ScorerSettings.model_fields}
@@ -62,13 +62,13 @@ def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, 
 
 def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], dict[str, Any]]:
     """Return the metrics of units, the metrics of conversations, and the fields of second judges."""
-    second: dict[str, Any] = {}
+    second_judges: dict[str, Any] = {}
     spool, of_sessions = settings.spool, [*per_session(settings)]
     if settings.remote_scoring is not None or (spool is not None and not spool.score_here):
         # Only the scoring process needs judges' keys and libraries.
         embeddings = None if settings.embeddings is None else _LEXICAL
-        unasked = settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
-        made = metrics_of(unasked, judge=judge_of(unasked))
+        without_judges = settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
+        made = metrics_of(without_judges, judge=judge_of(without_judges))
     else:
         made, shadows = metrics_of(settings), shadows_of(settings)
         problems = list[str]()
@@ -77,9 +77,12 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
         if problems:
             raise ConfigurationError("; ".join(problems))
         if shadows:
-            second = {"shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(settings.judge.budget))}
-    units = [metric for metric, whole in zip(made, of_sessions, strict=True) if not whole]
-    return units, [metric for metric, whole in zip(made, of_sessions, strict=True) if whole], second
+            second_judges = {
+                "shadows": shadows,
+                "shadow_budget": shadow_budget_of(settings, tuple(settings.judge.budget)),
+            }
+    units = [metric for metric, is_session in zip(made, of_sessions, strict=True) if not is_session]
+    return units, [metric for metric, is_session in zip(made, of_sessions, strict=True) if is_session], second_judges
 
 
 def override(settings: T, overrides: Mapping[str, Any]) -> T:

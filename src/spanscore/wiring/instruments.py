@@ -1,4 +1,4 @@
-"""Makes the instruments and gauges of a scorer from its options and parts."""
+"""Makes the instruments and gauges of a scorer from its settings and parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
     def points() -> Mapping[Hashable, GaugeReading]:
         """Return the gauges of the accounts, of the judge check, and of a further source of units (Kafka)."""
         judge_check_points = {} if pipeline.judge_check is None else pipeline.judge_check.points()
-        return {**pipeline.accounts.points(), **judge_check_points, **pipeline.points_beside()}
+        return {**pipeline.accounts.points(), **judge_check_points, **pipeline.source_points()}
 
     gauges: Gauges = {
         semconv.QUEUE_SIZE: lambda: len(pipeline.queue),
@@ -56,7 +56,7 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
         semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **pipeline.hold.released},
         semconv.HOLD_LOST: lambda: pipeline.hold.lost,
         semconv.CAPTURE_REFUSED: lambda: pipeline.ledger.refused,
-        semconv.HEAD_SAMPLING: lambda: pipeline.units.notes.heads,
+        semconv.HEAD_SAMPLING: lambda: pipeline.units.notes.head_sampling,
         semconv.REDELIVERED: lambda: pipeline.sum_of("redelivered") + getattr(pipeline.queue, "redelivered", 0),
     }
     telemetry = Telemetry(
@@ -64,7 +64,7 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
         pipeline,
         {**gauges, **({} if settings.spool is None else _of_spool(pipeline))},
         points=points,
-        waits=lambda listener: pipeline.accounts.tell_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
+        waits=lambda listener: pipeline.accounts.report_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
         dimensions=settings.monitoring.dimensions,
         compared=pipeline.compared,
     )
@@ -74,7 +74,7 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
 
 
 def sums_in_force(pipeline: Pipeline, telemetry: Telemetry, name: str) -> Mapping[Labels, float]:
-    """Return one instrument's sums without the sums of evaluator versions that a reload replaced."""
+    """Return the sums of one instrument, without those of evaluator versions that a reload replaced."""
     sums = telemetry.sums(name)
     if not pipeline.retired:
         return sums
@@ -87,33 +87,32 @@ def sums_in_force(pipeline: Pipeline, telemetry: Telemetry, name: str) -> Mappin
 
 
 def refuse_too_many_sums(checked: CheckedConfiguration) -> None:
-    """Refuse metrics and dimensions with more attribute sets than an instrument keeps separate.
+    """Raise an error if metrics and dimensions have more attribute sets than an instrument keeps separate.
 
     Raises:
         ConfigurationError: there are too many; the message has the numbers.
     """
     settings = checked.settings
-    by_feedback = 0 if settings.sampling.feedback is None else len(checked.of_units)
+    feedback_metrics = 0 if settings.sampling.feedback is None else len(checked.of_units)
     refuse_too_many(
         [*checked.metrics.values()],
         checked_dimensions(settings.monitoring.dimensions),
-        len(checked.shadowing) + by_feedback + sum(map(len, checked.of_inner.values())),
+        len(checked.shadowing) + feedback_metrics + sum(map(len, checked.of_inner.values())),
         compared=settings.compare is not None,
     )
 
 
 def declare_sums(telemetry: Telemetry, checked: CheckedConfiguration) -> None:
-    """Create the sums that do not exist yet, with the value 0.
-
-    They are sums of metrics, of second judges, of units with feedback, of inner units, of feedback results and of judge calls.
+    """Create with the value 0 the sums that do not exist yet: of metrics, second judges, units with feedback, inner units,
+    feedback results and judge calls.
     """
-    by_feedback = {} if checked.settings.sampling.feedback is None else checked.of_units
+    feedback_metrics = {} if checked.settings.sampling.feedback is None else checked.of_units
     telemetry.declare(checked.metrics.values())
     telemetry.declare(checked.shadowing.values(), semconv.SOURCE_SHADOW)
-    telemetry.declare(by_feedback.values(), semconv.SOURCE_FEEDBACK)
+    telemetry.declare(feedback_metrics.values(), semconv.SOURCE_FEEDBACK)
     for group, names in checked.of_inner.items():
         telemetry.declare([checked.of_units[name] for name in names], group)
-    for result in FEEDBACK_RESULTS if by_feedback else ():
+    for result in FEEDBACK_RESULTS if feedback_metrics else ():
         telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
     for name, metric in (*checked.metrics.items(), *checked.shadowing.items()):
         for model, price in models_of(metric).items():

@@ -15,17 +15,18 @@ from spanscore.core.score import Outcome
 from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.wiring.build import Pipeline
-from spanscore.wiring.spool import leave_spool
+from spanscore.wiring.spool import close_spool
 
 if TYPE_CHECKING:
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
 
 class ShutdownOnce:
-    """The shutdown of a scorer, which happens once; further calls wait for it.
+    """The shutdown of a scorer, which runs once; further calls wait for its end.
 
     Args:
-        earlier: the shutdown in the parent of a forked child; if it had begun at the fork, the child counts as shut down.
+        earlier: the parent's shutdown, in a forked child; if it had begun at the fork, the child counts as shut down.
+            None = not in a forked child.
 
     Attributes:
         begun: whether the shutdown has begun.
@@ -33,47 +34,55 @@ class ShutdownOnce:
 
     def __init__(self, earlier: ShutdownOnce | None = None) -> None:
         self.begun: bool = earlier is not None and earlier.begun
-        self._whole: bool = earlier is not None and earlier._whole
+        self._result: bool = earlier is not None and earlier._result
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         self._over = threading.Event()
         self._thread = 0
         if self.begun:
             self._over.set()  # the thread that ran it is in the parent
 
-    def once(self, end: Callable[[], bool], timeout_s: float) -> bool:
-        """Call ``end``, the first time; then wait for it like ``wait``."""
+    def run(self, end: Callable[[], bool], timeout_s: float) -> bool:
+        """Call ``end``, unless a call has done so; then ``wait``."""
         with self._lock:
             first, self.begun = not self.begun, True
         if first:
             self._thread = threading.get_ident()
             try:
-                self._whole = end()
+                self._result = end()
             finally:  # also if a signal's SystemExit interrupts it
                 self._over.set()
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float) -> bool:
-        """Return the result of the shutdown; False if it is not over in time."""
+        """Wait for the end of the shutdown, and return its result; False if it does not end in time."""
         if self._thread == threading.get_ident() and not self._over.is_set():
             return False  # a signal handler inside the first call would wait for itself
-        return self._over.wait(timeout_s) and self._whole
+        return self._over.wait(timeout_s) and self._result
 
 
 EXIT_TIMEOUT_S = 5.0
-"""Maximum duration of an interpreter exit, exporters included; the scorers of a process share it."""
+"""Maximum seconds of an interpreter exit, exporters included; the scorers of a process share them."""
 _TEARDOWN_S = 0.5
-"""Part of that time that Python itself needs after the hooks, to drop modules and threads that hang."""
-
-_until: float | None = None
-
-
-_LOOK_S = 0.01
+"""Part of that time that Python itself needs after the exit hooks, to drop modules and threads that hang."""
+_CHECK_S = 0.01
+"""Seconds between two checks whether the held spans are exported."""
 _STOP_S = 0.5
-"""Time for cancelled workers to end: milliseconds, unless a judge blocks the loop."""
+"""Maximum seconds for cancelled workers to end: they need milliseconds, unless a judge blocks the loop."""
+_MAX_IDLE_WAIT_S: Final = 600.0
+"""Seconds for which a closed scorer waits for running runs, and then for their scores."""
+_END_CHECK_S: Final = 0.05
+"""Seconds between two checks whether a run is in progress."""
+_UNREFERENCED: Final = (
+    "an OnlineScorer without references was shut down, after its units were scored: make one scorer per process and keep it,"
+    " not one per request"
+)
+
+_exit_deadline_s: float | None = None
+"""Time of the monotonic clock at which the shutdowns of all scorers must have ended, at exit; None before the exit."""
 
 
-def drain(line: Pipeline, timeout_s: float) -> bool:
-    """Export held spans, finish the units that are being scored within the deadline, and settle all others as ``shutdown``.
+def drain(pipeline: Pipeline, timeout_s: float) -> bool:
+    """Export held spans, finish active units as far as the time allows, and settle all others as ``shutdown``.
 
     Returns:
         Whether every ended unit was scored and exported in time.
@@ -83,99 +92,101 @@ def drain(line: Pipeline, timeout_s: float) -> bool:
     def remaining_s() -> float:
         return max(0.0, until - monotonic())
 
-    for receiver in line.receivers:
+    for receiver in pipeline.receivers:
         receiver.close()
-    if line.judge_check is not None:
-        line.judge_check.stop()
-    thread = line.span_thread
-    line.engine.hand_back(remaining_s())
-    is_over = Event()
-    released = thread.call(lambda: None if is_over.is_set() else _release(line), 0.9 * remaining_s())
-    whole = released and thread.flush(remaining_s())
-    if not released:
-        line.event_queue.abandon()
-        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # the thread may be slow instead of blocked
-    (line.handover or line.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
-    if released:  # otherwise the thread is stuck in an exporter, and its parts must not be touched
-        thread.call(lambda: _give_up(line), max(remaining_s(), 0.2))
-        thread.call(line.sinks.shutdown, max(remaining_s(), 0.2))
-    if line.collector is not None:
-        line.collector.finish(max(remaining_s(), 0.2))
-    line.outboxes.close(max(remaining_s() / 2, 0.2))  # a receiver may hang, and the spool needs time, too
-    leave_spool(line.queue, line.delivery, max(remaining_s(), 0.2))
+    if pipeline.judge_check is not None:
+        pipeline.judge_check.stop()
+    thread = pipeline.span_thread
+    pipeline.engine.hand_back(remaining_s())
+    is_over = Event()  # set at the end of this function: a span thread that was blocked must not start then
+    responded = thread.call(lambda: None if is_over.is_set() else _start_drain(pipeline), 0.9 * remaining_s())
+    complete = responded and thread.flush(remaining_s())
+    if not responded:
+        pipeline.event_queue.abandon()
+        responded = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # the thread may be slow, and not blocked
+    (pipeline.dispatcher or pipeline.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
+    if responded:  # otherwise an exporter blocks the thread, and no other thread may use its parts
+        thread.call(lambda: _end_unfinished(pipeline), max(remaining_s(), 0.2))
+        thread.call(pipeline.sinks.shutdown, max(remaining_s(), 0.2))
+    if pipeline.collector is not None:
+        pipeline.collector.finish(max(remaining_s(), 0.2))
+    pipeline.outboxes.close(max(remaining_s() / 2, 0.2))  # a receiver may hang, and the spool needs time, too
+    close_spool(pipeline.queue, pipeline.export_confirmation, max(remaining_s(), 0.2))
     thread.stop(max(remaining_s(), 0.2))
-    if line.providers.spans_file is not None:
-        line.providers.spans_file.finish(max(remaining_s(), 0.2))
+    if pipeline.providers.spans_file is not None:
+        pipeline.providers.spans_file.finish(max(remaining_s(), 0.2))
     is_over.set()
-    _count_the_rest(line)
-    return whole
+    _settle_open_units(pipeline)
+    return complete
 
 
-def _count_the_rest(line: Pipeline) -> None:
-    """Count every unit without an outcome as ``shutdown``."""
-    for ledger in (line.ledger, *line.inner_ledgers().values()):
+def _settle_open_units(pipeline: Pipeline) -> None:
+    """Give every unit without an outcome the outcome ``shutdown``."""
+    for ledger in (pipeline.ledger, *pipeline.inner_ledgers().values()):
         for key in ledger.open_units():
             ledger.settle_all(key, Outcome.SHUTDOWN)
-    for population in (line.sessions, *line.sources):
+    for population in (pipeline.sessions, *pipeline.sources):
         population.end_open()
-    if line.feedback is not None:
-        line.feedback.give_up()
-    line.event_queue.abandon()
-    for _ in range(sum(receiver.unread_count() for receiver in line.receivers)):
-        line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not read their start
+    if pipeline.feedback is not None:
+        pipeline.feedback.give_up()
+    pipeline.event_queue.abandon()
+    for _ in range(sum(receiver.unread_count() for receiver in pipeline.receivers)):
+        pipeline.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not read the start of these units
 
 
-def export_held_spans(line: Pipeline, first: Callable[[int], None], timeout_s: float) -> None:
+def export_held_spans(pipeline: Pipeline, finish_ended: Callable[[int], None], timeout_s: float) -> None:
     """Export held spans now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
 
-    ``first`` is called with the time in nanoseconds, to make receivers hand on ended units.
+    ``finish_ended`` is called first, with the time in nanoseconds: receivers pass on their ended units.
     """
     until = monotonic() + timeout_s
 
     def release() -> None:
-        now_ns = line.span_thread.now_ns()
-        first(now_ns)
-        line.units.tick(now_ns)  # parks just handed-on units
-        line.units.export_held_spans()
+        now_ns = pipeline.span_thread.now_ns()
+        finish_ended(now_ns)
+        pipeline.units.tick(now_ns)  # parks the units that receivers have just passed on
+        pipeline.units.export_held_spans()
 
-    released = line.span_thread.call(release, timeout_s)
-    queued = line.hold.queued
-    while released and line.hold.ended < queued and monotonic() < until:
-        line.span_thread.call(lambda: None, _LOOK_S)  # after each call the thread ends spans at its pace
-        sleep(_LOOK_S)
-
-
-def _release(line: Pipeline) -> None:
-    now_ns = line.span_thread.now_ns()
-    for receiver in line.receivers:
-        line.units.give_up(receiver.drain(now_ns), now_ns)
-    line.units.tick(now_ns)
-    line.sessions.end_all()
-    line.units.export_held_spans()
-    line.hold.flush_ready(now_ns)
+    responded = pipeline.span_thread.call(release, timeout_s)
+    queued = pipeline.hold.queued
+    while responded and pipeline.hold.ended < queued and monotonic() < until:
+        pipeline.span_thread.call(lambda: None, _CHECK_S)  # after each call the thread ends spans at its pace
+        sleep(_CHECK_S)
 
 
-def _give_up(line: Pipeline) -> None:
-    now_ns = line.span_thread.now_ns()
-    for receiver in line.receivers:
+def _start_drain(pipeline: Pipeline) -> None:
+    """End running units and conversations, and export held spans. Call on the span thread."""
+    now_ns = pipeline.span_thread.now_ns()
+    for receiver in pipeline.receivers:
+        pipeline.units.give_up(receiver.drain(now_ns), now_ns)
+    pipeline.units.tick(now_ns)
+    pipeline.sessions.end_all()
+    pipeline.units.export_held_spans()
+    pipeline.hold.flush_ready(now_ns)
+
+
+def _end_unfinished(pipeline: Pipeline) -> None:
+    """Settle all units that are not scored, and export all spans. Call on the span thread."""
+    now_ns = pipeline.span_thread.now_ns()
+    for receiver in pipeline.receivers:
         receiver.drain(now_ns)  # units that arrived while receivers closed
-    line.keeping.give_up()
-    line.units.give_up(list(line.units.hold.in_flight), now_ns)
-    line.sessions.give_up()
-    line.revisions.give_up()
-    line.hold.flush_ready(now_ns, unpaced=True)
+    pipeline.sample_observers.give_up()
+    pipeline.units.give_up(list(pipeline.units.hold.in_flight), now_ns)
+    pipeline.sessions.give_up()
+    pipeline.revisions.give_up()
+    pipeline.hold.flush_ready(now_ns, unpaced=True)
 
 
 class MetricsPage:
     """The page that ``serve_metrics`` serves to Prometheus, until the end of the scorer; at most one. Thread-safe.
 
     Attributes:
-        endpoint: None while no page is served.
-        unready: reason why this process should get no work when the page begins to answer; empty if it may get work.
+        endpoint: the served page; None while no page is served.
+        unready: text with which ``/readyz`` answers 503 from its first request on; empty if this process may get work.
     """
 
-    def __init__(self, line: Pipeline, closing: ShutdownOnce, unready: str = "") -> None:
-        self._line = line
+    def __init__(self, pipeline: Pipeline, closing: ShutdownOnce, unready: str = "") -> None:
+        self._pipeline = pipeline
         self._closing = closing
         self.endpoint: ScrapeEndpoint | None = None
         self.unready = unready
@@ -186,14 +197,14 @@ class MetricsPage:
         """The URL of the page; empty while no page is served."""
         return "" if self.endpoint is None else self.endpoint.url
 
-    def serve(self, beside: Sequence[Any], *, port: int, host: str) -> int:
-        """Begin to serve the scorer's instruments, and the additional instruments; return the port.
+    def serve(self, others: Sequence[Any], *, port: int, host: str) -> int:
+        """Begin to serve the instruments of the scorer, and those of ``others``; return the port.
 
         Raises:
             ConfigurationError: the address cannot be opened, or the scorer serves already, is shut down or has no instruments.
         """
         with self._lock:
-            if self._line.telemetry is None:
+            if self._pipeline.telemetry is None:
                 raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
             if self._closing.begun:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
@@ -201,7 +212,7 @@ class MetricsPage:
                 raise ConfigurationError(f"the metrics are being served already, on port {self.endpoint.port}")
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
-            name, sums = self._line.providers.service_name, [self._line.telemetry, *beside]
+            name, sums = self._pipeline.providers.service_name, [self._pipeline.telemetry, *others]
             self.endpoint = ScrapeEndpoint(
                 name, sums, port=port, host=host, unready=self.unready, on_scrape=self._note_scrape
             )
@@ -209,8 +220,8 @@ class MetricsPage:
 
     def _note_scrape(self) -> None:
         if where := self.url:
-            self._line.providers.read_otherwise["metrics"] = lambda: f"read at {where}"
-        self._line.providers.on_metrics_exported()
+            self._pipeline.providers.read_otherwise["metrics"] = lambda: f"read at {where}"
+        self._pipeline.providers.on_metrics_exported()
 
     def close(self) -> None:
         """Stop serving."""
@@ -219,131 +230,123 @@ class MetricsPage:
                 self.endpoint.close()
                 self.endpoint = None
 
-    def leave_to_parent(self) -> None:
+    def close_in_child(self) -> None:
         """Close the child's copy of the socket, because the parent serves the page. The child may serve another page."""
-        self._line.providers.read_otherwise.pop("metrics", None)
+        self._pipeline.providers.read_otherwise.pop("metrics", None)
         if self.endpoint is not None:
             self.endpoint.close_in_child()
 
 
-_LONGEST_S: Final = 600.0
-"""Seconds for which a closed scorer waits for running runs, and then for their scores."""
-_END_CHECK_S: Final = 0.05
-_UNREFERENCED: Final = (
-    "an OnlineScorer without references was shut down, after its units were scored: make one scorer per process and keep it,"
-    " not one per request"
-)
-
-
-class Holder:
-    """An object that a scorer and its handler reference: when it is collected, no further unit is possible."""
+class LifetimeToken:
+    """An object that only a scorer and its handler reference. When it is collected, no further unit is possible."""
 
 
 class Lifecycle:
     """Starts the parts of a scorer with its first unit, and ends them. Thread-safe.
 
-    ``OnlineScorer`` and its handler reference it, and it references neither. When the application references neither, a thread
-    ends the parts (``end_when_idle``).
+    ``OnlineScorer`` and its handler reference this object, which references neither. When the application drops its last
+    reference to both, a thread ends the parts (``end_when_idle``).
 
     Attributes:
         closing: the one shutdown.
         page: the page that ``serve_metrics`` serves.
     """
 
-    def __init__(self, line: Pipeline) -> None:
-        self._line = line
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self.closing = ShutdownOnce()
-        self.page = MetricsPage(line, self.closing)
+        self.page = MetricsPage(pipeline, self.closing)
         shutdown = weakref.WeakMethod(self.shutdown)
 
         def at_exit() -> None:
-            global _until  # noqa: PLW0603  (a process exits once)
-            _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
+            global _exit_deadline_s  # noqa: PLW0603  (a process exits once)
+            _exit_deadline_s = _exit_deadline_s or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
             if (call := shutdown()) is not None:  # None: the scorer was collected
-                call(max(0.2, _until - monotonic()))
+                call(max(0.2, _exit_deadline_s - monotonic()))
 
         self._at_exit = at_exit
-        self._is_ready = self._is_ending = False
+        self._is_started = self._is_ending = False
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         call_in_child(self, Lifecycle._begin_in_child)
 
     def ready(self, span: Any = None) -> None:
         """Prepare for a root: choose the providers, register the exit hook after theirs, start the span thread.
 
-        ``span`` is of the provider that exports the unit's spans; None if unknown.
+        ``span`` is a span of the provider that exports the unit's spans; None if unknown.
         """
-        if not self._is_ready:
+        if not self._is_started:
             with self._lock:
-                if not self._is_ready:
-                    self._line.providers.resolve(beside=span)
-                    if self._line.telemetry is not None:
-                        self._line.providers.mention_lacking_metrics(self.page.endpoint)
-                    self._line.watch_for_shutdown()
+                if not self._is_started:
+                    self._pipeline.providers.resolve(beside=span)
+                    if self._pipeline.telemetry is not None:
+                        self._pipeline.providers.mention_lacking_metrics(self.page.endpoint)
+                    self._pipeline.watch_for_shutdown()
                     atexit.register(self._at_exit)
-                    if self._line.delivery is not None:
-                        self._line.engine.begin()
-                    self._is_ready = True
-        self._line.span_thread.ensure()
+                    if self._pipeline.export_confirmation is not None:
+                        self._pipeline.engine.begin()
+                    self._is_started = True
+        self._pipeline.span_thread.ensure()
 
     def flush(self, timeout: float) -> bool:
         """Wait for ended units; see ``OnlineScorer.flush``."""
         if self.closing.begun:
             return self.closing.wait(timeout)
         until = monotonic() + timeout
-        out = self._line.span_thread.flush(timeout)
-        if out and self._line.handover is not None:
-            out = self._line.handover.flush(max(0.0, until - monotonic()))
-        if self._line.providers.spans_file is not None:  # first, because the exporters are needed if it fails
-            self._line.providers.spans_file.flush(max(0.0, until - monotonic()))
-        if out and self._line.providers.is_own:
-            out = self._line.providers.force_flush(max(0.0, until - monotonic()))
-        if self._line.collector is not None:
-            self._line.collector.flush(max(0.0, until - monotonic()))
-        self._line.outboxes.flush(max(0.0, until - monotonic()))
+        out = self._pipeline.span_thread.flush(timeout)
+        if out and self._pipeline.dispatcher is not None:
+            out = self._pipeline.dispatcher.flush(max(0.0, until - monotonic()))
+        if self._pipeline.providers.spans_file is not None:  # first, because the exporters are needed if it fails
+            self._pipeline.providers.spans_file.flush(max(0.0, until - monotonic()))
+        if out and self._pipeline.providers.is_own:
+            out = self._pipeline.providers.force_flush(max(0.0, until - monotonic()))
+        if self._pipeline.collector is not None:
+            self._pipeline.collector.flush(max(0.0, until - monotonic()))
+        self._pipeline.outboxes.flush(max(0.0, until - monotonic()))
         return out
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
         """End the parts; see ``OnlineScorer.shutdown``."""
         until = monotonic() + timeout
-        return self.closing.once(lambda: self._end(until), timeout)
+        return self.closing.run(lambda: self._end(until), timeout)
 
     def end_when_idle(self, runs: Callable[[], object] | None = None) -> None:
         """Accept no further unit, and shut down on another thread when all units are scored. Does not block.
 
-        ``runs`` returns whether runs are in progress, which are recorded to their end; None if the scorer was collected.
+        ``runs`` returns whether runs are in progress, which are recorded to their end; None if the scorer was
+        garbage-collected.
         """
         if self.closing.begun or self._is_ending:
             return
         self._is_ending = True
-        if runs is None and self._is_ready:
+        if runs is None and self._is_started:
             log_once("unreferenced scorer", _UNREFERENCED)
-        self._line.close_receivers()
+        self._pipeline.close_receivers()
         self.page.close()
         start_daemon(self._end_when_idle, "spanscore-end", runs or bool)  # ``bool()`` is False: no run is in progress
 
     def _begin_in_child(self) -> None:
-        """Make the parts anew, in a forked child. A scorer with a shutdown begun before the fork stays shut down."""
+        """Make the parts anew, in a forked child. If a shutdown had begun before the fork, the scorer stays shut down."""
         self._lock = threading.RLock()
         self.closing = ShutdownOnce(self.closing)
-        self.page.leave_to_parent()
-        self.page = MetricsPage(self._line, self.closing, self.page.unready)
+        self.page.close_in_child()
+        self.page = MetricsPage(self._pipeline, self.closing, self.page.unready)
         if self.closing.begun:
-            self._line.closed = True
-        self._line.begin_in_child()
+            self._pipeline.closed = True
+        self._pipeline.begin_in_child()
 
     def _end_when_idle(self, runs: Callable[[], object]) -> None:
-        until = monotonic() + _LONGEST_S
+        until = monotonic() + _MAX_IDLE_WAIT_S
         while runs() and not self.closing.begun and monotonic() < until:
             sleep(_END_CHECK_S)
-        self.flush(_LONGEST_S)
+        self.flush(_MAX_IDLE_WAIT_S)
         self.shutdown()
 
     def _end(self, until: float) -> bool:
-        self._line.close_receivers()
-        self._line.over = True
-        whole = drain(self._line, (until - monotonic()) * 0.6)
-        self._line.close()
+        self._pipeline.close_receivers()
+        self._pipeline.is_shutting_down = True
+        complete = drain(self._pipeline, (until - monotonic()) * 0.6)
+        self._pipeline.close()
         self.page.close()
-        delivered = self._line.providers.shutdown(max(0.1, until - monotonic()))
+        exported = self._pipeline.providers.shutdown(max(0.1, until - monotonic()))
         atexit.unregister(self._at_exit)
-        return delivered and whole
+        return exported and complete

@@ -1,4 +1,4 @@
-"""Checks a scorer's metrics against its settings, pairs the scores of second judges, and makes the extractors."""
+"""Checks that a scorer's metrics and settings fit together; pairs the scores of second judges; makes the extractors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spanscore.pipeline.evaluation import asks_a_judge
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Metric, SampleExtractor
 from spanscore.samples.genai import DIALECTS
-from spanscore.wiring.remote_scoring import left_to_the_other
+from spanscore.wiring.remote_scoring import without_local_scoring
 
 
 class CheckedConfiguration(NamedTuple):
@@ -60,7 +60,7 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
         ConfigurationError: a name is taken or used twice, there is no metric, or a rate, a rule or a second judge names an
             unknown metric.
     """
-    settings = left_to_the_other(settings)
+    settings = without_local_scoring(settings)
     if not metrics and not settings.sessions.metrics:
         raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
     of_units = by_name(metrics)
@@ -70,7 +70,9 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
         check_metric_name(name)
     shadowing = checked_shadows(settings.judge.shadows, of_units)
     sampling = settings.sampling.model_copy(update={"rates": checked_rates(settings.sampling.rates, names)})
-    check_screens(sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units})
+    check_condition_metrics(
+        sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units}
+    )
     settings = settings.model_copy(update={"sampling": sampling})
     of_inner = checked_inner_metrics(settings.units.also, of_units)
     return CheckedConfiguration(settings, of_units, of_sessions, shadowing, of_inner)
@@ -87,11 +89,15 @@ def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
     return ON_DEMAND.intersection(chain.from_iterable(read))
 
 
-def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
-    """Check each metric whose score a sampling rule reads.
+def check_condition_metrics(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
+    """Check the condition metrics: the metrics whose scores sampling rules read.
 
-    Sampling of the other metrics waits for that score, so the metric must ask no judge and score every unit: ``rates`` has its
-    rate without rules.
+    The decisions on the other metrics wait for these scores. So a condition metric must ask no judge, and score every unit.
+
+    Args:
+        rules: the sampling rules.
+        metrics: the metrics of units.
+        rates: metric → its rate without rules.
 
     Raises:
         ConfigurationError: a rule names an unknown metric, or a metric that asks a judge, has no quality or does not score
@@ -123,7 +129,7 @@ def _objection(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
 
 
 def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> dict[str, float]:
-    """Return metric → rate. A rate under a former name of a metric is returned under its present name.
+    """Return metric → rate. A former name of a metric is replaced by its present name.
 
     Raises:
         ConfigurationError: a rate names an unknown metric.
@@ -139,10 +145,10 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
 
 
 def checked_inner_metrics(also: Iterable[InnerUnit], metrics: Collection[str]) -> Mapping[InnerGroup, Sequence[str]]:
-    """Return entry of ``units.also`` → names of the metrics that score its units, among the names of metrics of units.
+    """Return entry of ``units.also`` → names of the metrics that score its units; ``metrics``: names of the metrics of units.
 
     Raises:
-        ConfigurationError: an entry names an unknown metric.
+        ConfigurationError: an entry names an unknown metric, or has alerts on a metric that does not score its units.
     """
     named = dict[InnerGroup, Sequence[str]]()
     for entry in also:
@@ -188,7 +194,7 @@ def checked_session_metrics(
 
 
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Return name → metric that asks the second judge. Both metrics, of the first and the second judge, have one name.
+    """Return name → metric with a second judge. It has the name of the metric with the first judge.
 
     Raises:
         ConfigurationError: an object is not a metric, has no namesake here, or is the same as its namesake.
@@ -215,7 +221,7 @@ def _identify_judge(metric: Metric) -> tuple[Hashable, str] | None:
 
 
 class ShadowPairs:
-    """Pairs the scores of a metric with those of its second judge.
+    """Pairs the scores of a metric's own judge and of its second judge on the same unit, and compares them.
 
     Call the methods on the span thread; ``compared`` may be read on any thread.
 
@@ -235,7 +241,7 @@ class ShadowPairs:
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
     def add_own_scores(self, result: JobResult) -> None:
-        """Record scores of the metrics' own judges; scores of a fallback judge are not compared."""
+        """Record scores of own judges. The score of a fallback judge is not compared."""
         key = result.unit.key
         for score in result.scores:
             own = score.quality if score.source is None else None
@@ -263,7 +269,7 @@ class ShadowPairs:
 
 
 def image_limit_of(settings: ScorerSettings, *, redacts: bool) -> ImageLimit:
-    """Return the images that samples keep. A redactor reads texts only, so it drops images unless they are kept explicitly."""
+    """Return which images samples keep. With a redactor, which reads only texts, none unless ``capture.images`` keeps them."""
     if settings.capture.images == "drop" or (settings.capture.images is None and redacts):
         return ImageLimit(0, "capture.images is drop")
     return ImageLimit(int(settings.limits.image_bytes))
@@ -279,8 +285,8 @@ def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]
     extract = extract.model_copy(update=hooks)
     ends = {"score_abandoned": settings.capture.score_abandoned, "score_failed": settings.capture.score_failed}
     offered = {"places": extract, **ends}
-    own = [_box(box, dialect) for dialect in DIALECTS.each(settings.units.dialects, **offered)]
-    return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
+    users = [_box(box, dialect) for dialect in DIALECTS.each(settings.units.dialects, **offered)]
+    return [*users, *DIALECTS.each(DIALECTS.built_in, **offered)]
 
 
 def _box(box: Timebox, dialect: SampleExtractor) -> Any:

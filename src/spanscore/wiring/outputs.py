@@ -1,4 +1,4 @@
-"""Makes the outputs of a scorer from its settings: spans file, case collector, sinks, and the confirmation of exports."""
+"""Makes the outputs of a scorer from its settings: spans file, case collector, sinks, and `ExportConfirmation`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
-    """Return the file of ``spans_to``, without users' texts if ``capture.content`` is off; None if it is not configured."""
+    """Return the file of ``spans_to``, None if it is not configured. It has no users' texts if ``capture.content`` is off."""
     if settings.outputs.spans_to is None:
         return None
     as_line = _line if exports_content(settings.capture.content) else _line_without_texts
@@ -100,7 +100,7 @@ def check_conditions(conditions: Iterable[CaseCondition], metrics: Mapping[str, 
 
 
 def _can_hold(condition: CaseCondition, scale: Scale) -> bool:
-    """Return whether a score of a scale can meet a condition: its label, its category, or a number of it."""
+    """Whether a score of a scale can meet a condition on the label, the category or the value."""
     if condition.is_label:
         return scale.has_quality
     return condition.bound in scale.categories if isinstance(condition.bound, str) else not scale.categories
@@ -116,7 +116,7 @@ def _describe_misfit(condition: CaseCondition, scale: Scale) -> str:
 
 
 def collect_rows(state: CollectState) -> Iterator[str]:
-    """Yield the counts of collected cases, and the present error of writing."""
+    """Yield the lines of ``status()`` about collected cases: counts, and the present error of writing."""
     written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
     parts = [f"collected: {format_count(written, 'case')} to {state.path}"]
     parts += [f"{folded:,} with a question that the file has already"] if folded else []
@@ -127,7 +127,7 @@ def collect_rows(state: CollectState) -> Iterator[str]:
 
 
 WEBHOOK_WHEN = "outputs.sinks: webhook.when"
-"""Key of a webhook's conditions, for messages."""
+"""Name of a webhook's conditions in error messages."""
 
 
 @dataclass(slots=True, repr=False)
@@ -160,13 +160,13 @@ class SinkOutboxes:
         return [outbox.state() for outbox in self._outboxes.values()]
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the accepted messages have arrived, for as long as no request fails; return whether all have. Blocks."""
+        """Wait until all accepted messages were sent, or a request fails; return whether all were sent. Blocks."""
         until_s = monotonic() + timeout_s
         results = [outbox.flush(max(0.0, until_s - monotonic())) for outbox in self._outboxes.values()]
         return all(results)
 
     def close(self, timeout_s: float) -> None:
-        """Send the waiting messages within the time, which the outboxes share equally, and end. Blocks."""
+        """Send the waiting messages, and end. Blocks for at most the time, which the outboxes share equally."""
         for outbox in self._outboxes.values():
             outbox.close(timeout_s / len(self._outboxes))
 
@@ -202,7 +202,7 @@ def job_listener(
 
 
 def sink_rows(states: Sequence[SinkOutboxState]) -> Iterator[str]:
-    """Yield a row for each outbox: its counts and its latest failure."""
+    """Yield a line of ``status()`` for each outbox: its counts and its latest failure."""
     for state in states:
         parts = [f"sink {state.name}: {state.sent:,} sent to {state.destination}"]
         parts += [f"{state.waiting:,} waiting{f' ({state.trouble})' if state.trouble else ''}"] if state.waiting else []
@@ -211,14 +211,14 @@ def sink_rows(states: Sequence[SinkOutboxState]) -> Iterator[str]:
         yield "; ".join(parts)
 
 
-_GATHER_S: Final = 1.0
-"""Seconds from the first waiting unit to the flush, because a flush per unit would send batches of one span."""
+_FLUSH_DELAY_S: Final = 1.0
+"""Seconds from the first waiting unit to the flush. A flush for each unit would send batches of one span."""
 
 
-_SUMS_S: Final = 300.0
-"""Longest wait for the next export of the sums, so that rows do not pile up if no backend accepts or reads the sums."""
-_LAST_SUMS_S: Final = 1.5
-"""Longest wait for the last export of the sums."""
+_MAX_SUMS_S: Final = 300.0
+"""Maximum seconds for which rows wait for an export of the sums, so that they do not accumulate while none succeeds."""
+_FINAL_SUMS_S: Final = 1.5
+"""Maximum seconds of the last export of the sums, at shutdown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -238,19 +238,20 @@ class _EmittedUnit:
 
 @dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Makes a queue forget jobs after their scores and their sums are exported. Thread-safe.
+    """Makes a durable queue forget jobs after their scores, and the sums with these scores, are exported. Thread-safe.
 
-    Scores are exported by a flush of spans that began after they were emitted. Sums are exported by a collection that began
-    after it. A row of a spool stays until scores and sums are exported. The first of these exports is marked on the row: after
-    a crash, the process that takes the row exports the other, with the same ids. In another queue, or if no export of sums is
-    seen, a job waits only for its scores.
+    A unit's scores are exported by a flush of spans, its sums by a collection, that began after the scores were emitted.
+
+    - A row of a spool stays until scores and sums are exported. The first of the two exports is marked on the row: after a
+      crash, the process that takes the row makes the other export, with the same ids.
+    - In any other queue, or if no export of sums succeeds, a job waits only for the export of its scores.
 
     Attributes:
         queue: queue with the jobs.
         providers: providers that flush spans and sums.
         spool: queue that marks its rows; None if the queue has no rows to mark.
-        later: runs a call after the given seconds.
-        clock: seconds, monotonic.
+        later: calls a function after the given seconds.
+        clock: returns seconds, monotonic.
     """
 
     queue: DurableQueue
@@ -270,7 +271,7 @@ class ExportConfirmation:
         self._summed_s: float | None = None
 
     def mark_emitted(self, unit: Unit) -> None:
-        """Forget a unit's job after its scores, and its sums, are exported."""
+        """Record that a unit's scores were emitted; its job is forgotten after their export and that of the sums."""
         emitted = _EmittedUnit(unit, is_summed=self.spool is None or unit.session is not None)
         if not emitted.is_summed:
             with self._lock:
@@ -278,17 +279,17 @@ class ExportConfirmation:
         self._await_flush([emitted])
 
     def finish(self, timeout_s: float) -> None:
-        """Export scores and sums as far as there is time, and forget their jobs."""
+        """Export scores and sums within the time, and forget the jobs of exported ones."""
         until_s = self.clock() + timeout_s
         if self._unsent:
             wait([self.begin_flush()], timeout_s)
         if self._unsummed and self.providers.exports_metrics():
-            wait([self.providers.start_flush_of_metrics()], min(_LAST_SUMS_S, max(0.0, until_s - self.clock())))
+            wait([self.providers.start_flush_of_metrics()], min(_FINAL_SUMS_S, max(0.0, until_s - self.clock())))
         else:
             self._forget_sums()
 
     def begin_flush(self) -> Future[bool]:
-        """Begin the next flush of spans now, and return its future."""
+        """Begin a flush of spans now, and return its future."""
         with self._lock:
             emitted, self._unsent, self._due = self._unsent, [], False
         flushed = self.providers.start_flush_of_spans()
@@ -296,7 +297,7 @@ class ExportConfirmation:
         return flushed
 
     def begin_collection(self) -> None:
-        """Record the units in a collection of the sums on this thread."""
+        """Record the units whose scores are in a collection of the sums, which begins on this thread."""
         with self._lock:
             self._collected.emitted = [*self._unsummed]
 
@@ -317,11 +318,13 @@ class ExportConfirmation:
             self._unsent += emitted
             due, self._due = self._due, True
         if not due:
-            self.later(_GATHER_S, self.begin_flush)
+            self.later(_FLUSH_DELAY_S, self.begin_flush)
 
     def _on_flush(self, emitted: list[_EmittedUnit], done: Future[bool]) -> None:
         if emitted and (done.exception() is not None or not done.result()):
-            self._await_flush(emitted)  # the backend is down: scores are exported later, or emitted by another process
+            self._await_flush(
+                emitted
+            )  # the backend is down: a later flush exports the scores, or another process emits them
         elif emitted:
             self._mark_sent(emitted)
 
@@ -340,12 +343,12 @@ class ExportConfirmation:
             each.unit = replace(each.unit, spans=())
 
     def _awaits_sums(self) -> bool:
-        """Whether an export of the sums is soon to be seen."""
+        """Whether exports of the sums succeed, so that rows wait for the next one."""
         since_s = self._began_s if self._summed_s is None and self.providers.exports_metrics() else self._summed_s
-        return since_s is not None and self.clock() - since_s < _SUMS_S
+        return since_s is not None and self.clock() - since_s < _MAX_SUMS_S
 
     def _forget_sums(self) -> None:
-        """Have no unit whose scores are exported wait for its sums."""
+        """Forget the jobs with exported scores, without waiting for their sums."""
         with self._lock:
             sent = [each for each in self._unsummed if each.is_sent]
             self._unsummed = [each for each in self._unsummed if not each.is_sent]
@@ -356,15 +359,15 @@ class ExportConfirmation:
 
 @dataclass(frozen=True, slots=True)
 class UnitEndMarker:
-    """A ``PendingSpan`` after all spans of a unit in the queue of the hold."""
+    """An entry of the span buffer's export queue, after all entries of a unit."""
 
     unit: Unit
-    delivery: ExportConfirmation
+    confirmation: ExportConfirmation
     size: int = 0
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Mark the unit, because all its earlier spans have been emitted."""
-        self.delivery.mark_emitted(self.unit)
+        """Record that all scores of the unit have been emitted."""
+        self.confirmation.mark_emitted(self.unit)
 
 
 def exports_content(chosen: bool | None) -> bool:

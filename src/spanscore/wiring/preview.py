@@ -1,4 +1,4 @@
-"""Previews sampling: the units that rules and rates would sample, and the cost; also of the last units of a scorer."""
+"""``Preview``: the units that rules and rates would sample, and their cost; also for the last units of a scorer."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SamplingPreview:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of a table's row from ``taken`` on."""
+        """The cells of a row of a table, from ``taken`` on."""
         calls, tokens, usd = format_number(self.calls), format_number(self.tokens), format_usd(self.usd)
         return f"{self.taken:,}", f"{self.expected:,.1f}", calls, tokens, usd
 
@@ -104,7 +104,7 @@ class UnitPreview:
 
     @property
     def why(self) -> str:
-        """The rule that samples the unit, with its probability. If metrics differ, a line for each rule with its metrics."""
+        """The rule that samples the unit, with its probability; a line for each if these differ between metrics."""
         by_rule = dict[str, list[str]]()
         for metric, decision in self.taken.items():
             by_rule.setdefault(f"{decision['rule']} {decision['probability']:.2g}", []).append(metric)
@@ -206,7 +206,7 @@ def preview_of(
 def _preview_count(
     name: str, rate: float | None, count: SamplingCount, scores: Mapping[str, int], costs: Mapping[str, UnitCost]
 ) -> SamplingPreview:
-    """Return the units of a rule or metric with the cost of its scores by metric; a sum with an unknown part is unknown."""
+    """Return the row of a rule or metric; ``scores``: metric → number of scores. A cost with an unknown part is unknown."""
     parts = [costs.get(metric, UnitCost()).times(units) for metric, units in scores.items()]
     columns = ([part.calls for part in parts], [part.tokens for part in parts], [part.usd for part in parts])
     total = UnitCost(*(None if None in column else sum(filter(None, column)) for column in columns))
@@ -278,23 +278,27 @@ def tally_of(
 
 
 def recent_preview(
-    line: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
+    pipeline: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
 ) -> Preview:
     """Return the units that rules and rates would sample among the last closed units; see ``OnlineScorer.preview``.
 
     Raises:
         ConfigurationError: a rate is invalid, or for an unknown metric; or an entry of ``rules`` is not a rule.
     """
-    chosen = line.settings.sampling.rules if rules is None else tuple(rules)
+    chosen = pipeline.settings.sampling.rules if rules is None else tuple(rules)
     if strange := next((rule for rule in chosen if not isinstance(rule, Rule)), None):
         raise ConfigurationError(f"rules has {strange!r}; write [Rule(rate=0.5, when=RuleCondition(slower_than=2.0))]")
-    checked, in_force, recent = checked_rates(rates or {}, line.of_units), line.settings.sampling, line.known
-    own = {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
-    tally = tally_of(line.settings, own, chosen, recent.metadata, line.providers.service_name)
+    checked, in_force, recent = (
+        checked_rates(rates or {}, pipeline.of_units),
+        pipeline.settings.sampling,
+        pipeline.recent_units,
+    )
+    own = {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in pipeline.of_units}
+    tally = tally_of(pipeline.settings, own, chosen, recent.metadata, pipeline.providers.service_name)
     for unit in recent.units():
         tally.add(unit.facts, _began_ns(unit))
-    costs = {name: cost for name in line.of_units if (cost := _cost_so_far(line, name)) is not None}
-    return preview_of(tally, rates=own, rules=chosen, costs=costs, notes=_notes(line))
+    costs = {name: cost for name in pipeline.of_units if (cost := _cost_so_far(pipeline, name)) is not None}
+    return preview_of(tally, rates=own, rules=chosen, costs=costs, notes=_notes(pipeline))
 
 
 def _began_ns(unit: RecentUnit) -> int | None:
@@ -302,25 +306,27 @@ def _began_ns(unit: RecentUnit) -> int | None:
     return None if unit.closed_ns is None else unit.closed_ns - (unit.facts.duration_ns or 0)
 
 
-def _notes(line: Pipeline) -> Iterator[str]:
-    if line.pacer is not None:
+def _notes(pipeline: Pipeline) -> Iterator[str]:
+    if pipeline.pacer is not None:
         yield "budgets lower the rates by the hour: these numbers are without that"
-    if line.of_sessions:
-        yield f"conversations are not previewed: {', '.join(line.of_sessions)}"
-    if line.of_inner:
-        yield f"inner units are not previewed: {', '.join(map(str, line.of_inner))}"
+    if pipeline.of_sessions:
+        yield f"conversations are not previewed: {', '.join(pipeline.of_sessions)}"
+    if pipeline.of_inner:
+        yield f"inner units are not previewed: {', '.join(map(str, pipeline.of_inner))}"
 
 
-def _cost_so_far(line: Pipeline, name: str) -> UnitCost | None:
-    """Return the cost of a metric's judge so far, per judged unit; None if unknown."""
-    metric = line.of_units[name]
+def _cost_so_far(pipeline: Pipeline, name: str) -> UnitCost | None:
+    """Return the mean cost per unit of a metric's judge so far; None if unknown."""
+    metric = pipeline.of_units[name]
     if not models_of(metric) or is_offline(getattr(metric, "_judge", None)):
         return UnitCost(0, 0, 0.0)
-    units = _count_asked(line, name)
-    if line.telemetry is None or name in line.shadowing or not units:  # the sums include those of a second judge
+    units = _count_asked(pipeline, name)
+    if (
+        pipeline.telemetry is None or name in pipeline.shadowing or not units
+    ):  # the sums include those of a second judge
         return None
     calls, tokens, usd = (
-        _sum_by_model(name, line.telemetry.sums(instrument))
+        _sum_by_model(name, pipeline.telemetry.sums(instrument))
         for instrument in (semconv.JUDGE_CALLS, semconv.JUDGE_TOKENS, semconv.JUDGE_COST)
     )
     if not calls:  # other processes called it
@@ -330,10 +336,10 @@ def _cost_so_far(line: Pipeline, name: str) -> UnitCost | None:
     return UnitCost(sum(calls.values()) / units, sum(tokens.values()) / units, per_unit)
 
 
-def _count_asked(line: Pipeline, name: str) -> int:
-    """Return the number of units that a metric was scored on, by sampling or for a label."""
+def _count_asked(pipeline: Pipeline, name: str) -> int:
+    """Return the number of units for which a metric was attempted, because of sampling or a label."""
     units = 0
-    for source, part in line.count_units().parts:
+    for source, part in pipeline.count_units().parts:
         if source != semconv.SOURCE_SHADOW:
             ended = part.outcomes.items()
             units += sum(count for (metric, outcome, _), count in ended if metric == name and not outcome.not_attempted)

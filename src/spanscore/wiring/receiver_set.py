@@ -1,4 +1,4 @@
-"""``ReceiverSet`` holds the receivers of one scorer: callback, span processor, OTLP, stored units, submitted samples.
+"""``ReceiverSet`` makes the receivers of one scorer: callback, span processor, OTLP, stored units, submitted samples.
 
 A receiver turns its input into units for the scorer's ``Pipeline``. Each receiver is made on first use, because it may need an
 optional library.
@@ -42,12 +42,12 @@ class ReceiverSet:
     """The receivers of a scorer.
 
     Args:
-        line: pipeline that scores the units of all receivers.
+        pipepipeline: pipeline that scores the units of all receivers.
         lifecycle: starts the scorer before the first unit of a receiver, and ends it if another scorer is installed.
-        holder: an object that the application references as long as units are possible; the callback references it, too.
+        lifetime: an object that the scorer and the callback reference; when it is collected, no further unit is possible.
 
     Attributes:
-        models: counts the application's model runs; None = they are not counted.
+        models: counts the application's model runs; None if ``capture.metrics`` is off.
         submitted: receiver of submitted samples.
         installation: the callback's handler, and its installation on every chain; None before its first use.
         external: receiver of other instrumentations' spans; None before its first use.
@@ -55,24 +55,26 @@ class ReceiverSet:
         stored: receiver of whole units from a store; None before its first use.
     """
 
-    def __init__(self, line: Pipeline, lifecycle: Lifecycle, holder: object) -> None:
-        self._line = line
-        self._life = lifecycle
-        self._holder = holder
-        self._identity = ScorerIdentity(line.name, {name: metric.version for name, metric in line.metrics.items()})
+    def __init__(self, pipeline: Pipeline, lifecycle: Lifecycle, lifetime: object) -> None:
+        self._pipeline = pipeline
+        self._lifecycle = lifecycle
+        self._lifetime = lifetime
+        self._identity = ScorerIdentity(
+            pipeline.name, {name: metric.version for name, metric in pipeline.metrics.items()}
+        )
         self.installation: Installation | None = None
         self.external: ExternalSpans | None = None
         self.otlp: OtlpSpans | None = None
         self.stored: StoredUnits | None = None
-        capture = line.settings.capture.enabled and line.settings.capture.metrics
+        capture = pipeline.settings.capture.enabled and pipeline.settings.capture.metrics
         self.models = ModelMetrics() if capture else None
         if self.models is not None:
-            line.prepared.append(partial(_start_model_metrics, line, self.models))
-        self.submitted = SubmittedSamples(line.intake, tracer=line.tracer)
-        line.let_in(self.submitted)
-        if line.telemetry is not None:
-            line.telemetry.gauges[semconv.CAPTURE_UNITS] = partial(line.sum_of, "units")
-            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = partial(line.sum_of, "abandoned")
+            pipeline.run_first.append(partial(_start_model_metrics, pipeline, self.models))
+        self.submitted = SubmittedSamples(pipeline.intake, tracer=pipeline.tracer)
+        pipeline.add_receiver(self.submitted)
+        if pipeline.telemetry is not None:
+            pipeline.telemetry.gauges[semconv.CAPTURE_UNITS] = partial(pipeline.sum_of, "units")
+            pipeline.telemetry.gauges[semconv.CAPTURE_ABANDONED] = partial(pipeline.sum_of, "abandoned")
         self._lock = threading.RLock()  # a signal handler may interrupt its holder
         call_in_child(self, ReceiverSet._connect)
 
@@ -84,23 +86,23 @@ class ReceiverSet:
         self._lock = threading.RLock()
         for receiver in (self.submitted, self.external, self.otlp, self.stored):
             if receiver is not None:
-                receiver.connect(self._line.intake)
-                self._line.let_in(receiver, yields_cpu=receiver is self.external)
+                receiver.connect(self._pipeline.intake)
+                self._pipeline.add_receiver(receiver, yields_cpu=receiver is self.external)
 
     def use_metrics(self) -> None:
-        """Have the receivers read units for the metrics in force, after a reload. Call on the span thread."""
-        line, reads_tools = self._line, "tools" in self._line.on_demand
-        self._identity.versions = {name: metric.version for name, metric in line.metrics.items()}
+        """Have the receivers record the data of the metrics in force, after a reload. Call on the span thread."""
+        pipeline, reads_tools = self._pipeline, "tools" in self._pipeline.on_demand
+        self._identity.versions = {name: metric.version for name, metric in pipeline.metrics.items()}
         if self.installation is not None:
             self.installation.handler.forget_previews()
             recorder: Any = self.installation.handler.receiver
-            recorder.scores, recorder.tools = line.most_scores, reads_tools
+            recorder.scores, recorder.tools = pipeline.max_score_attributes, reads_tools
         for receiver in (self.external, self.otlp):
             if receiver is not None:
                 receiver.translator.keeps_tools = reads_tools
         if self.otlp is not None:
             self.otlp.use_metrics(
-                line.of_units, [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
+                pipeline.of_units, [(name, metric.evaluator_version) for name, metric in pipeline.metrics.items()]
             )
 
     def callback(self) -> Installation:
@@ -112,7 +114,7 @@ class ReceiverSet:
         return self._make_once("external", self._make_external) if self.external is None else self.external
 
     def otlp_spans(self, units: Units) -> OtlpSpans:
-        """Return the receiver of spans over OTLP; ``units`` of the first call applies."""
+        """Return the receiver of spans over OTLP; it uses ``units`` of the first call."""
         return self._make_once("otlp", partial(self._make_otlp, units)) if self.otlp is None else self.otlp
 
     def stored_units(self) -> StoredUnits:
@@ -120,7 +122,7 @@ class ReceiverSet:
         return self._make_once("stored", self._make_stored) if self.stored is None else self.stored
 
     def _make_once(self, name: str, make: Callable[[], R]) -> R:
-        """Return an attribute, and make it on first use; only one thread makes it."""
+        """Return an attribute of this object; the first call makes its value, on one thread only."""
         with self._lock:
             receiver: R | None = getattr(self, name)
             if receiver is None:
@@ -133,7 +135,7 @@ class ReceiverSet:
         return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
 
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
-        """Return the unit with these ids; None if only the key is given.
+        """Return the unit with these ids; None if there is only a key.
 
         Raises:
             ValueError: an id is invalid, or without a span id the trace has no known unit, or several.
@@ -144,16 +146,16 @@ class ReceiverSet:
         if span_id is not None:
             return UnitKey(trace, id_of("span_id", span_id, 64))
         running = [] if self.installation is None else self.installation.handler.memory.units_of(trace)
-        return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
+        return only_unit(trace, dict.fromkeys([*self._pipeline.recent_units.of_trace(trace), *running]))
 
     def notes(self) -> list[str]:
         """Return remarks on receivers, for ``status()``."""
         return [
             *([] if self.installation is None else self.installation.notes()),
             *self._identity.notes(),
-            *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
-            *([] if self._line.handover is None else self._line.handover.notes()),
-            *self._line.annotation_writer.notes(),
+            *([] if self.models is None else self.models.notes(self._pipeline.ledger.outcomes())),
+            *([] if self._pipeline.dispatcher is None else self._pipeline.dispatcher.notes()),
+            *self._pipeline.annotation_writer.notes(),
             *(note for receiver in (self.external, self.otlp) if receiver is not None for note in receiver.notes()),
         ]
 
@@ -162,8 +164,8 @@ class ReceiverSet:
         from spanscore.capture.callback.installation import Installation
         from spanscore.capture.callback.recorder import Recorder
 
-        line, capture = self._line, self._line.settings.capture
-        ready, replaced, captures = self._life.ready, self._on_replaced(), capture.enabled
+        pipeline, capture = self._pipeline, self._pipeline.settings.capture
+        ready, replaced, captures = self._lifecycle.ready, self._on_replaced(), capture.enabled
 
         def begin() -> None:
             ready()
@@ -171,22 +173,22 @@ class ReceiverSet:
                 log_other_tracers(other_tracers())
 
         handler = SpanCallbackHandler(
-            line.intake, tracer=line.tracer, ready=begin, content=line.content, steps=capture.all_runs
+            pipeline.intake, tracer=pipeline.tracer, ready=begin, content=pipeline.content, steps=capture.all_runs
         )
         handler.attaches_tools = capture.context
-        handler.holder, handler.identity = self._holder, self._identity
+        handler.holder, handler.identity = self._lifetime, self._identity
         handler.memory.closed = not captures
         make_recorder = partial(
             Recorder,
-            redactor=line.hooks.redactor,
-            box=line.box,
+            redactor=pipeline.hooks.redactor,
+            box=pipeline.box,
             models=self.models,
-            scores=line.most_scores,
+            scores=pipeline.max_score_attributes,
             metadata=capture.metadata,
-            tools="tools" in line.on_demand,
+            tools="tools" in pipeline.on_demand,
         )
-        line.let_in(make_recorder(handler, line.units), yields_cpu=True)
-        call_in_child(handler, partial(_connect_handler, line, make_recorder))
+        pipeline.add_receiver(make_recorder(handler, pipeline.units), yields_cpu=True)
+        call_in_child(handler, partial(_connect_handler, pipeline, make_recorder))
         return Installation(handler, self._identity.name, lambda successor: replaced(successor, handler.memory))
 
     def _make_external(self) -> ExternalSpans:
@@ -194,10 +196,10 @@ class ReceiverSet:
         from spanscore.capture.scopes import Scopes
         from spanscore.samples.normalizers.registry import SpanNormalizers
 
-        line, units = self._line, self._line.settings.units
-        translator = SpanNormalizers(units.translations, tools="tools" in line.on_demand)
+        pipeline, units = self._pipeline, self._pipeline.settings.units
+        translator = SpanNormalizers(units.translations, tools="tools" in pipeline.on_demand)
         external = ExternalSpans(
-            line.intake,
+            pipeline.intake,
             scopes=Scopes(
                 translator.names_scope,
                 listed=units.scopes,
@@ -205,11 +207,11 @@ class ReceiverSet:
                 records_langchain=self._is_recording(),
             ),
             translator=translator,
-            ready=self._life.ready,
+            ready=self._lifecycle.ready,
             identity=self._identity,
-            spans_file=line.providers.spans_file,
+            spans_file=pipeline.providers.spans_file,
         )
-        line.let_in(external, yields_cpu=True)
+        pipeline.add_receiver(external, yields_cpu=True)
         return external
 
     def _make_otlp(self, units: Units) -> OtlpSpans:
@@ -218,48 +220,48 @@ class ReceiverSet:
         from spanscore.capture.otlp.streams import trace_bounds
         from spanscore.samples.normalizers.registry import SpanNormalizers
 
-        line, own = self._line, self._line.settings.units
-        translator = SpanNormalizers(own.translations, tools="tools" in line.on_demand)
+        pipeline, own = self._pipeline, self._pipeline.settings.units
+        translator = SpanNormalizers(own.translations, tools="tools" in pipeline.on_demand)
         otlp = OtlpSpans(
-            line.intake,
+            pipeline.intake,
             bounds=trace_bounds(units),
             claims=WireClaims(translator, listed=own.scopes, ignored=own.ignore_scopes),
             translator=translator,
-            metrics=line.of_units,
-            make_external=partial(_external_scores, line) if units.external_scores else None,
-            ready=self._life.ready,
+            metrics=pipeline.of_units,
+            make_external=partial(_external_scores, pipeline) if units.external_scores else None,
+            ready=self._lifecycle.ready,
         )
-        if line.telemetry is not None:
-            line.telemetry.gauges.update(_otlp_gauges(otlp))
-        line.let_in(otlp)
+        if pipeline.telemetry is not None:
+            pipeline.telemetry.gauges.update(_otlp_gauges(otlp))
+        pipeline.add_receiver(otlp)
         return otlp
 
     def _make_stored(self) -> StoredUnits:
-        line = self._line
+        pipeline = self._pipeline
 
         def open_units() -> int:
-            ledgers = [line.ledger, *line.inner_ledgers().values()]
-            return sum(len(ledger.open_units()) for ledger in ledgers) + len(line.revisions.open_units())
+            ledgers = [pipeline.ledger, *pipeline.inner_ledgers().values()]
+            return sum(len(ledger.open_units()) for ledger in ledgers) + len(pipeline.revisions.open_units())
 
         stored = StoredUnits(
-            line.intake,
-            metrics=list(line.of_units.values()),
+            pipeline.intake,
+            metrics=list(pipeline.of_units.values()),
             open_units=open_units,
-            ready=self._life.ready,
+            ready=self._lifecycle.ready,
         )
-        line.let_in(stored)
+        pipeline.add_receiver(stored)
         return stored
 
     def _on_replaced(self) -> Callable[[str, RunTable], None]:
-        """Return the function that is called when another scorer was installed.
+        """Return the function that is called when another scorer is installed.
 
-        The function ends this scorer, unless a span processor still sends it spans.
+        It ends this scorer, unless a span processor still sends it spans.
         """
-        receivers, line, end = ref(self), self._line, self._life.end_when_idle
+        receivers, pipeline, end = ref(self), self._pipeline, self._lifecycle.end_when_idle
 
         def replaced(successor: str, memory: RunTable) -> None:
             memory.why_closed = (
-                f"install() of {successor} has taken over from {line.name}, which records no further run and ends when its"
+                f"install() of {successor} has taken over from {pipeline.name}, which records no further run and ends when its"
                 " units are scored. Make one scorer per process: a script, a cell or a page that runs again makes another"
             )
             log_once("second installation", memory.why_closed)
@@ -271,9 +273,9 @@ class ReceiverSet:
         return replaced
 
     def _is_recording(self) -> Callable[[], bool]:
-        """Return a function that returns whether a callback records LangChain's runs now.
+        """Return a function that returns whether a callback, of any scorer, records LangChain's runs now.
 
-        The function has no strong reference to this object.
+        It has no strong reference to this object.
         """
         receivers, identity = ref(self), self._identity
 
@@ -285,21 +287,21 @@ class ReceiverSet:
         return is_recording
 
 
-def _connect_handler(line: Pipeline, make_recorder: Callable[..., Recorder], handler: SpanCallbackHandler) -> None:
-    handler.connect(line.intake)
-    line.let_in(make_recorder(handler, line.units), yields_cpu=True)
+def _connect_handler(pipeline: Pipeline, make_recorder: Callable[..., Recorder], handler: SpanCallbackHandler) -> None:
+    handler.connect(pipeline.intake)
+    pipeline.add_receiver(make_recorder(handler, pipeline.units), yields_cpu=True)
 
 
-def _start_model_metrics(line: Pipeline, models: ModelMetrics) -> None:
-    if not line.over:
-        models.start(line.tracer(), line.providers)
+def _start_model_metrics(pipeline: Pipeline, models: ModelMetrics) -> None:
+    if not pipeline.is_shutting_down:
+        models.start(pipeline.tracer(), pipeline.providers)
 
 
-def _external_scores(line: Pipeline) -> ExternalScores:
+def _external_scores(pipeline: Pipeline) -> ExternalScores:
     from spanscore.capture.otlp.external_scores import ExternalScores
 
-    own = [(name, metric.evaluator_version) for name, metric in line.metrics.items()]
-    return ExternalScores((lambda *_: None) if line.telemetry is None else line.telemetry.count, own)
+    own = [(name, metric.evaluator_version) for name, metric in pipeline.metrics.items()]
+    return ExternalScores((lambda *_: None) if pipeline.telemetry is None else pipeline.telemetry.count, own)
 
 
 def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from spanscore.wiring.build import Replacement
     from spanscore.wiring.receiver_set import ReceiverSet
 
-_LOOK_S: Final = 2.0
-"""Seconds between two looks at the file. A change is read when two looks in a row find the same content."""
-_SWITCH_S: Final = 10.0
-"""Longest wait for the span thread, which takes milliseconds unless an exporter blocks it."""
-_KEPT: Final = 10
-"""Number of changes of evaluator versions that ``status()`` shows."""
+_CHECK_S: Final = 2.0
+"""Seconds between two checks of the file. A change is read after two checks in a row with the same content."""
+_MAX_SWITCH_S: Final = 10.0
+"""Maximum seconds of the wait for the span thread, which takes milliseconds unless an exporter blocks it."""
+_MAX_CHANGES: Final = 10
+"""Maximum number of changes of evaluator versions in ``status()``."""
 _OF_SESSIONS: Final = "metrics with per: session"
 
 
@@ -85,7 +85,7 @@ class ReloadState:
     Attributes:
         when_s: time of the last successful reload, seconds since the epoch; None without one.
         last: result of the last successful reload; None without one.
-        fault: errors of a file that was refused after it, in one line; empty if it was not refused.
+        fault: errors of a file that was refused after the last successful reload, in one line; empty without one.
         evaluator_changes: latest changes of evaluator versions, 10 at most, oldest first.
     """
 
@@ -104,28 +104,28 @@ class ReloadState:
 
 
 class ConfigFile:
-    """A file with content that may change, also behind a symbolic link. Thread-safe.
+    """A file whose content may change, also behind a symbolic link. Thread-safe.
 
-    A relative path stays valid if the working directory changes.
+    A relative path is made absolute, so that a change of the working directory has no effect.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
-        self._known = self._seen = self._content()
+        self._read_hash = self._last_hash = self._hash()
 
     def is_changed(self) -> bool:
-        """Whether the content differs from the last one for which this returned True, and two calls found the same content."""
-        before, self._seen = self._seen, self._content()
-        if self._seen != before or self._seen == self._known:
+        """Return True once for each new content, after two calls in a row have found it."""
+        before, self._last_hash = self._last_hash, self._hash()
+        if self._last_hash != before or self._last_hash == self._read_hash:
             return False
-        self._known = self._seen
+        self._read_hash = self._last_hash
         return True
 
     def note_read(self) -> None:
-        """Take the present content as known. Call it before the file is read."""
-        self._known = self._content()
+        """Record that the present content is read, so that it is no change. Call it before the file is read."""
+        self._read_hash = self._hash()
 
-    def _content(self) -> bytes:
+    def _hash(self) -> bytes:
         """Return a hash of the content; empty if the file cannot be read."""
         try:
             return blake2b(self.path.read_bytes()).digest()
@@ -141,8 +141,8 @@ class Reloader:
         file: the configuration file.
         overrides: arguments of ``OnlineScorer`` that override the file, also after a reload.
         settings: the configuration in force.
-        line: the parts of the scorer.
-        receivers: the receivers of the scorer.
+        pipeline: the parts of the scorer.
+        receivers: weak reference to the receivers of the scorer.
         report: called with a line about each reload, and whether the line is an error.
         state: the reloads so far.
     """
@@ -150,7 +150,7 @@ class Reloader:
     file: ConfigFile
     overrides: Mapping[str, Any]
     settings: Configuration
-    line: Pipeline
+    pipeline: Pipeline
     receivers: ReferenceType[ReceiverSet]
     report: Callable[[str, bool], None] = lambda text, is_error: log_event(
         text, level=logging.WARNING if is_error else logging.INFO
@@ -161,25 +161,25 @@ class Reloader:
         self._make_lock()
         call_in_child(self, Reloader._make_lock)
         if self.settings.reload:
-            self.line.on_start.append(self.watch)
+            self.pipeline.on_start.append(self.watch)
 
     def _make_lock(self) -> None:
         self._lock = threading.RLock()  # a signal handler may interrupt its holder
         self._thread: Thread | None = None
 
     def watch(self) -> None:
-        """Look at the file every two seconds from now on, on a daemon thread. Does not block; once in a process."""
+        """Check the file every two seconds from now on, on a daemon thread. Does not block; further calls have no effect."""
         if self._thread is None:
             self._thread = start_daemon(self._watch, "spanscore-reload")
 
     def _watch(self) -> None:
-        while not self.line.ended.wait(_LOOK_S):
+        while not self.pipeline.ended.wait(_CHECK_S):
             if self.file.is_changed():
                 self.try_reload()
 
     def try_reload(self) -> None:
-        """Reload, unless the scorer is shut down, and report the errors. Never raises because of the file. Blocks."""
-        if self.line.over:
+        """Reload, unless the scorer is shut down. Errors of the file are reported and not raised. Blocks."""
+        if self.pipeline.is_shutting_down:
             return
         try:
             self.reload()
@@ -201,14 +201,14 @@ class Reloader:
                 error.args = (_in_one_line(str(error)),)
                 self.state = replace(self.state, fault=str(error))
                 raise
-            before = {name: metric.evaluator_version for name, metric in self.line.metrics.items()}
-            self.line.span_thread.call(partial(self._switch, new), _SWITCH_S)
+            before = {name: metric.evaluator_version for name, metric in self.pipeline.metrics.items()}
+            self.pipeline.span_thread.call(partial(self._switch, new), _MAX_SWITCH_S)
             after = {name: metric.evaluator_version for name, metric in new.checked.metrics.items()}
             versions = {
                 name: (version, after[name]) for name, version in before.items() if after.get(name, version) != version
             }
             self.file, self.settings = file, settings
-            return self._note(Reload(changed=changed, after_restart=after_restart, evaluator_versions=versions))
+            return self._record(Reload(changed=changed, after_restart=after_restart, evaluator_versions=versions))
 
     def _read(self, file: ConfigFile) -> tuple[Configuration, tuple[str, ...], tuple[str, ...], Replacement]:
         """Return the configuration after the reload, the keys that need a restart, the applied keys, and the new parts."""
@@ -219,31 +219,31 @@ class Reloader:
             changed = tuple(key for key in keys if is_reloaded(key))
             settings = merge_keys(self.settings, written, changed)
             arguments = scorer_arguments(settings, self.overrides.get("metrics"))
-            arguments["sessions"] = self.line.settings.sessions  # conversations may be open for days
+            arguments["sessions"] = self.pipeline.settings.sessions  # conversations may be open for days
             metrics = arguments.pop("metrics")
-            new = self.line.check(metrics, ScorerSettings.of(arguments))
+            new = self.pipeline.check(metrics, ScorerSettings.of(arguments))
         after_restart = [key for key in keys if key not in changed]
         after_restart += [_OF_SESSIONS] if self._changes_sessions(settings) else []
         return settings, tuple(after_restart), changed, new
 
     def _changes_sessions(self, settings: Configuration) -> bool:
-        """Whether the configuration of metrics of conversations changed, which are kept until a restart."""
+        """Whether the configuration of session metrics has changed. It needs a restart, because conversations are open."""
         before = [*entries_per_session(self.settings)]
         if before != [*entries_per_session(settings)]:
             return True
-        rates = {name: settings.sampling.rates_of(name)[0] for name in self.line.of_sessions}
+        rates = {name: settings.sampling.rates_of(name)[0] for name in self.pipeline.of_sessions}
         judges = [judge.model_copy(update={"budget": ()}) for judge in (self.settings.judge, settings.judge)]
-        return bool(before) and (judges[0] != judges[1] or rates != self.line.session_rates)
+        return bool(before) and (judges[0] != judges[1] or rates != self.pipeline.session_rates)
 
     def _switch(self, new: Replacement) -> None:
-        self.line.change(new)
+        self.pipeline.change(new)
         if (receivers := self.receivers()) is not None:
             receivers.use_metrics()
 
-    def _note(self, done: Reload) -> Reload:
+    def _record(self, done: Reload) -> Reload:
         when_s = time()
         changes = [EvaluatorChange(when_s, name, *versions) for name, versions in done.evaluator_versions.items()]
-        latest = deque([*self.state.evaluator_changes, *changes], maxlen=_KEPT)
+        latest = deque([*self.state.evaluator_changes, *changes], maxlen=_MAX_CHANGES)
         self.state = ReloadState(when_s=when_s, last=done, evaluator_changes=tuple(latest))
         self.report(f"the configuration was read again: {done}", False)
         for change in changes:
@@ -264,7 +264,7 @@ def changed_keys(before: Configuration, after: Configuration) -> Iterator[str]:
 
 
 def is_reloaded(key: str) -> bool:
-    """Whether a reload applies a key; a restart applies all others."""
+    """Whether a reload applies a key. Other keys need a restart."""
     name, _, inner = key.partition(".")
     return name in RELOADED and inner not in RELOADED[name]
 

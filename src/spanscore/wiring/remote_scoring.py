@@ -1,6 +1,4 @@
-"""Makes the dispatcher that sends a scorer's units to another process for scoring, and leaves the judges' options to that
-process.
-"""
+"""Remote scoring: makes the dispatcher that sends units to the process that scores them, and removes local judge options."""
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ if TYPE_CHECKING:
     from spanscore.durable.dispatcher import Dispatcher
 
 
-def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
-    """Return the options of a process that calls no judge. The scoring process applies all other options.
+def without_local_scoring(settings: ScorerSettings) -> ScorerSettings:
+    """Return the settings without options of judges, if another process scores the units; otherwise unchanged.
 
     Raises:
         ConfigurationError: an option needs scores or samples in this process.
     """
     if settings.remote_scoring is not None:
-        for what, is_set, needs in _needs(settings):
+        for what, is_set, needs in _local_options(settings):
             if is_set:
                 raise ConfigurationError(f"{what} cannot be combined with remote_scoring: {needs}")
     elif settings.spool is None or settings.spool.score_here:
@@ -47,9 +45,9 @@ def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
     return settings.model_copy(update={"judge": judge, "judge_check": None, "collect": None})
 
 
-def handover_of(
+def dispatcher_of(
     settings: ScorerSettings,
-    pipeline: JobBuilder,
+    builder: JobBuilder,
     queue: Queue,
     providers: Providers,
     ledger: Ledger,
@@ -57,21 +55,21 @@ def handover_of(
 ) -> Dispatcher | None:
     """Return the dispatcher of a scorer; None if units are scored in this process.
 
-    ``ledger`` counts the copies that expire in a spool, and ``post`` posts the end of a unit to the span thread.
+    ``ledger`` counts the units whose copies expire in a spool, and ``post`` posts the end of a unit to the span thread.
     """
     if (remote_scoring := settings.remote_scoring) is None:
         return None
     from spanscore.durable.carriers import SpooledCarrier  # imports OTLP, SQLite and an HTTP client
     from spanscore.durable.dispatcher import Dispatcher, UnitEncoder
 
-    hooks = pipeline.hooks
+    hooks = builder.hooks
     encoder = UnitEncoder(
         redactor=hooks.redactor,
-        samples=lambda sampled: pipeline.job(sampled).samples,
+        samples=lambda sampled: builder.job(sampled).samples,
         filters=hooks.keep is not None,
         dimensions=checked_dimensions(settings.monitoring.dimensions),
-        images=pipeline.images.max_bytes > 0,
-        box=pipeline.box,
+        images=builder.images.max_bytes > 0,
+        box=builder.box,
         resource=providers.resource,
     )
     carrier = _carrier(remote_scoring)
@@ -91,7 +89,7 @@ def _carrier(remote_scoring: RemoteScoring) -> Carrier:
 
 
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
-    """Count a unit whose copy is lost, even if it ended as delegated and was counted, perhaps in an earlier process."""
+    """Count a unit whose copy is lost. It was counted before as ``delegated``, perhaps by an earlier process."""
     from spanscore.core.codecs.job import units_of
     from spanscore.core.codecs.otlp_request import parse_request
 
@@ -101,14 +99,14 @@ def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
 
 
 def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:
-    """Return a function that returns why the queue rejects units; with remote scoring there is only one reason."""
+    """Return a function that returns why the queue rejects units; None = no reason to add."""
     if settings.remote_scoring is not None:
         return lambda: REMOTE_SCORING
     return queue.rejection_reason if isinstance(queue, DurableQueue) else lambda: None
 
 
-def _needs(settings: ScorerSettings) -> Iterator[tuple[str, bool, str]]:
-    """Yield each option that needs a scoring process, whether it is set, and the reason."""
+def _local_options(settings: ScorerSettings) -> Iterator[tuple[str, bool, str]]:
+    """Yield each option that needs samples or scores in this process, whether it is set, and the reason."""
     labels = "human labels arrive here, and the unit's sample would be there"
     inner = "the copy of a unit brings no inner units to the process that scores it; score here, or through a spool"
     spool = "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"

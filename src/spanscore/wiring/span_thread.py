@@ -1,4 +1,4 @@
-"""``SpanThread``, the one thread that creates spans, ends them and calls sinks; and a watch for the shutdown of a provider."""
+"""``SpanThread``, the one thread that creates spans, ends them and calls sinks; ``ShutdownWatch`` observes a provider's end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from typing import NamedTuple
 
 from opentelemetry.sdk.trace import SpanProcessor
 
@@ -25,13 +26,28 @@ class ShutdownWatch(SpanProcessor):
         self._on_shutdown = on_shutdown
 
     def shutdown(self) -> None:
-        """Report that held spans cannot be exported any more."""
+        """Report the shutdown, after which held spans cannot be exported."""
         self._on_shutdown()
 
 
-_SLOW_TICK_S = 10.0
-_AT_ONCE = 500
+_MAX_PAUSE_S = 10.0
+"""Maximum seconds between two checks of due work while units are in flight."""
+_EVENTS_PER_CHECK = 500
 """Events between two checks of due work, because a thread that yields may take seconds to read a full event queue."""
+
+
+class _Flush(NamedTuple):
+    """A call of ``flush`` that waits.
+
+    Attributes:
+        keys: units for which it waits; units that are exported are removed.
+        done: set when no unit is left.
+        last: the unit among ``keys`` that ended last; while it is in flight, the others need no check. None = unknown.
+    """
+
+    keys: set[UnitKey]
+    done: threading.Event
+    last: UnitKey | None
 
 
 @dataclass(eq=False, repr=False)
@@ -43,11 +59,11 @@ class SpanThread:
 
     Attributes:
         event_queue: events, each with its receiver.
-        receivers: driven on each tick.
-        units: driven after the receivers.
-        sessions: driven after the units.
+        receivers: receivers, each called on each tick.
+        units: called on each tick after the receivers.
+        sessions: called on each tick after the units.
         duty: shares the CPU between the thread and the application.
-        prepare: called first on the thread, for work that neither the constructor nor the first request should do.
+        prepare: called first on the thread, for work that would delay the constructor or the first request.
         now_ns: returns nanoseconds since the epoch, without steps.
     """
 
@@ -64,7 +80,7 @@ class SpanThread:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._markers: list[tuple[set[UnitKey], threading.Event, UnitKey | None]] = []
+        self._flushes: list[_Flush] = []
 
     @property
     def alive(self) -> bool:
@@ -72,7 +88,7 @@ class SpanThread:
         return self._thread is not None and self._thread.is_alive()
 
     def ensure(self) -> None:
-        """Start the thread if it is not running; if that is impossible now, the next event tries again. Thread-safe; cheap."""
+        """Start the thread if it has not been started; if that fails, the next event tries again. Thread-safe; cheap."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._stopping:
@@ -81,35 +97,35 @@ class SpanThread:
                 self.event_queue.start_with_next(self.ensure)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every unit that has ended by now is out. Not for the span thread itself."""
+        """Wait until each unit that has ended by now is scored and exported. Do not call on the span thread."""
         if len(self.event_queue):
             self.ensure()
         if not self.alive:
             return not len(self.event_queue)
         done = threading.Event()
         with self.duty.suspend_rests():
-            self.event_queue.post(lambda: self._markers.append((self._in_flight(), done, None)))
+            self.event_queue.post(lambda: self._flushes.append(_Flush(self._in_flight(), done, None)))
             return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
-        """Run a call on the span thread after all events so far, and wait for it. Returns False if it did not end in time."""
+        """Call a function on the span thread after all events so far, and wait. Returns False if it does not end in time."""
         if not self.alive:
-            self._safely(work)
+            self._call_safely(work)
             return True
         done = threading.Event()
         with self.duty.suspend_rests():
-            self.event_queue.post(lambda: _then(work, done))
+            self.event_queue.post(lambda: _call_and_set(work, done))
             return done.wait(timeout_s)
 
     def run_later(self, work: Callable[[], None]) -> None:
-        """Run work with the next batch of events, or immediately while a ``flush`` waits. Thread-safe."""
-        if self._markers:
+        """Call a function on the span thread with the next batch of events, or at once while a ``flush`` waits. Thread-safe."""
+        if self._flushes:
             self.event_queue.post(work)
         else:
             self.event_queue.post_with_batch(work)
 
     def read_events(self) -> None:
-        """Read the events that are in the queue now. Has no effect on another thread than the span thread."""
+        """Read the events that are in the queue now. Has an effect only on the span thread."""
         if self._thread is threading.current_thread():
             self._read(len(self.event_queue))
 
@@ -124,7 +140,7 @@ class SpanThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        self._safely(self.prepare)
+        self._call_safely(self.prepare)
         rest_after_turns(self.duty.turns(self.event_queue.fill).rest_s)
         while not self._stopping:
             self.event_queue.wait(self.timeout_s())
@@ -132,20 +148,20 @@ class SpanThread:
             self.tick()
 
     def tick(self) -> None:
-        """Handle events and posted work, and do the due work. Call on the span thread, or a test without a span thread."""
+        """Handle events and posted functions, and do the due work. Call on the span thread, or in a test without it."""
         posted = [*iter(self.event_queue.take_posted, None)]
         events = len(self.event_queue)
-        for _ in range(_AT_ONCE, events, _AT_ONCE):
-            self._read(_AT_ONCE)
-            self._see_to_units(self._see_to_receivers())
-            events -= _AT_ONCE
+        while events > _EVENTS_PER_CHECK:
+            self._read(_EVENTS_PER_CHECK)
+            self._tick_units(self._tick_receivers())
+            events -= _EVENTS_PER_CHECK
         self._read(events)
-        now_ns = self._see_to_receivers()
+        now_ns = self._tick_receivers()
         for work in posted:
-            self._safely(work)
+            self._call_safely(work)
             yield_gil()
-        self._see_to_units(now_ns)
-        self._answer_markers()
+        self._tick_units(now_ns)
+        self._wake_flushes()
 
     def _read(self, events: int) -> None:
         take, clock = self.event_queue.take, self.now_ns
@@ -155,64 +171,64 @@ class SpanThread:
                 receiver, event, _ = entry
                 try:
                     receiver.handle(event, clock())
-                except BaseException as error:  # noqa: BLE001  (inlined ``_safely``, which would be one more call per event)
+                except BaseException as error:  # noqa: BLE001  (inlined ``_call_safely``, which would be one more call per event)
                     log_internal_error("keep track of a unit", error)
             yield_gil()
 
-    def _see_to_receivers(self) -> int:
+    def _tick_receivers(self) -> int:
         now_ns = self.now_ns()
         for receiver in self.receivers:
-            self._safely(partial(receiver.tick, now_ns))
+            self._call_safely(partial(receiver.tick, now_ns))
         return now_ns
 
-    def _see_to_units(self, now_ns: int) -> None:
-        self._safely(lambda: self.units.tick(now_ns))
-        self._safely(lambda: self.sessions.tick(now_ns))
+    def _tick_units(self, now_ns: int) -> None:
+        self._call_safely(lambda: self.units.tick(now_ns))
+        self._call_safely(lambda: self.sessions.tick(now_ns))
 
-    def _safely(self, work: Callable[[], None]) -> None:
-        """Do work. An exception of the work does not end the thread."""
+    def _call_safely(self, work: Callable[[], None]) -> None:
+        """Call a function. An exception is logged, and does not end the thread."""
         try:
             work()
         except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
             log_internal_error("keep track of a unit", error)
 
     def timeout_s(self) -> float | None:
-        """Return the seconds until the next work, from 0.001 to 10; None if no work is due and no unit is in flight."""
+        """Return the seconds until the next due work, from 0.001 to 10; None without due work and units in flight."""
         times = [self.units.next_due_ns(), self.sessions.next_due_ns()]
         times += [receiver.next_due_ns() for receiver in self.receivers]
         due = [time_ns for time_ns in times if time_ns is not None]
         if due:
-            return min(max(0.001, (min(due) - self.now_ns()) / 1e9), _SLOW_TICK_S)
-        return _SLOW_TICK_S if self.units.hold.in_flight else None
+            return min(max(0.001, (min(due) - self.now_ns()) / 1e9), _MAX_PAUSE_S)
+        return _MAX_PAUSE_S if self.units.hold.in_flight else None
 
     def _in_flight(self) -> set[UnitKey]:
-        return self.units.waited_for().union(
+        return self.units.unexported_units().union(
             self.sessions.in_flight(), *(receiver.in_flight() for receiver in self.receivers)
         )
 
-    def _answer_markers(self) -> None:
-        """Wake callers of ``flush`` when their units are out. All units are checked only when a caller's last unit is out."""
+    def _wake_flushes(self) -> None:
+        """Wake callers of ``flush`` whose units are exported. All units are checked only if a caller's last unit is."""
         if parts := self.units.take_parts():
-            self._wait_for_parts(parts)
+            self._add_parts(parts)
         ended = self.units.hold.in_flight
-        if all(last in ended for _, _, last in self._markers):
+        if all(flush.last in ended for flush in self._flushes):
             return
-        waiting = self._in_flight()
-        left = [(keys & waiting, done) for keys, done, _ in self._markers]
-        for keys, done in left:
-            if not keys:
-                done.set()
-        self._markers = [
-            (keys, done, next((key for key in reversed(ended) if key in keys), None)) for keys, done in left if keys
-        ]
+        in_flight, waiting = self._in_flight(), list[_Flush]()
+        for flush in self._flushes:
+            if keys := flush.keys & in_flight:
+                last = next((key for key in reversed(ended) if key in keys), None)
+                waiting.append(_Flush(keys, flush.done, last))
+            else:
+                flush.done.set()
+        self._flushes = waiting
 
-    def _wait_for_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
-        """Make callers of ``flush`` that wait for a topmost span wait for the units below it."""
-        for keys, _, _ in self._markers:
+    def _add_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
+        """Have callers of ``flush`` that wait for a topmost span wait for the units below it."""
+        for keys, _, _ in self._flushes:
             keys.update(*(parts[key] for key in keys & parts.keys()))
 
 
-def _then(work: Callable[[], None], done: threading.Event) -> None:
+def _call_and_set(work: Callable[[], None], done: threading.Event) -> None:
     try:
         work()
     finally:

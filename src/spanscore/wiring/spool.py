@@ -1,4 +1,4 @@
-"""Makes the queue of a scorer and its spool from the options, and the spool's rows for ``status()``."""
+"""Makes the queue of a scorer, and its spool, from the options; also the spool's lines in ``status()``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
-    """Yield the contents of a spool, and its error; the counts of this process began at zero at ``since_s``."""
+    """Yield the lines about a spool; ``since_s``: time at which the counts of this process began at zero, since the epoch."""
     parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {format_bytes(state.bytes)}"]
     parts += [f"oldest {format_age(state.oldest_s)}"] if state.depth else []
     parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
@@ -85,19 +85,19 @@ def queue_of(
 
 
 def set_metrics(queue: Queue, metrics: Collection[str], *, add: bool) -> None:
-    """Have the queue of a spool take jobs of these metrics; ``add`` = and of its present metrics. No effect on other queues."""
-    if (file := spool_of(queue)) is not None and not isinstance(queue, CopyQueue):
-        from spanscore.pipeline.spool_queue import SpoolQueue
+    """Have a queue with a spool take jobs for these metrics; with ``add`` also for its present metrics. No effect on others."""
+    if spool_of(queue) is not None:
+        from spanscore.pipeline.spool_queue import SpoolQueue  # imports SQLite
 
-        assert isinstance(queue, SpoolQueue), file
-        queue.metrics = {*metrics, *(queue.metrics or () if add else ())}
+        if isinstance(queue, SpoolQueue):
+            queue.metrics = {*metrics, *(queue.metrics or () if add else ())}
 
 
 class CopyQueue(MemoryQueue):
-    """The places of units on their way to the scoring process.
+    """The queue of a process that does not score: the places of units on their way to the scoring process.
 
     Attributes:
-        spool: file with their copies; None = they wait in memory.
+        spool: file in which copies of the units wait; None = they wait in memory.
     """
 
     def __init__(self, settings: ScorerSettings, spool: SpoolFile | None) -> None:
@@ -106,7 +106,7 @@ class CopyQueue(MemoryQueue):
 
 
 def spool_of(queue: Queue) -> SpoolFile | None:
-    """Return the file of a queue; None if it has no file."""
+    """Return the spool's file of a queue; None if it has no spool."""
     if not hasattr(queue, "spool"):
         return None
     from spanscore.durable.spool import SpoolFile
@@ -114,15 +114,13 @@ def spool_of(queue: Queue) -> SpoolFile | None:
     return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a user's queue may have such an attribute
 
 
-def delivery_of(queue: Queue, providers: Providers, telemetry: Telemetry | None) -> ExportConfirmation | None:
-    """Return the confirmation of exports, after which a queue forgets jobs; None for a queue in memory."""
+def confirmation_of(queue: Queue, providers: Providers, telemetry: Telemetry | None) -> ExportConfirmation | None:
+    """Return the part that makes a durable queue forget exported jobs; None for a queue in memory."""
     if not isinstance(queue, DurableQueue):
         return None
     from spanscore.pipeline.spool_queue import SpoolQueue
 
-    if telemetry is None or not isinstance(
-        queue, SpoolQueue
-    ):  # there are no sums, or a queue of the user's has no rows
+    if telemetry is None or not isinstance(queue, SpoolQueue):  # without sums, or a user's queue, which has no rows
         return ExportConfirmation(queue, providers)
     confirmation = ExportConfirmation(queue, providers, spool=queue)
     telemetry.on_collection = confirmation.begin_collection
@@ -130,10 +128,10 @@ def delivery_of(queue: Queue, providers: Providers, telemetry: Telemetry | None)
     return confirmation
 
 
-def leave_spool(queue: Queue, delivery: ExportConfirmation | None, timeout_s: float) -> None:
-    """Forget exported jobs, return unscored ones, and close the file."""
-    if delivery is not None:
-        delivery.finish(timeout_s)
+def close_spool(queue: Queue, confirmation: ExportConfirmation | None, timeout_s: float) -> None:
+    """Delete exported jobs, return the other jobs to the spool, and close its file."""
+    if confirmation is not None:
+        confirmation.finish(timeout_s)
     if (file := spool_of(queue)) is not None:
         file.close(timeout_s)
 

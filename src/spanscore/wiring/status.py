@@ -1,7 +1,4 @@
-"""The state of a scorer at one moment, which ``status()`` returns, with its tables and lines.
-
-Its fields are counts of a running scorer. ``spanscore check`` describes the settings, before anything runs.
-"""
+"""``Status``, the state of a running scorer at one moment, with its tables and lines; ``status_of`` reads it from the parts."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ _RELEASED: Mapping[str, str] = {
     "overflow": "exported before their scores: too many were waiting",
     "shutdown": "exported before their scores: it was shut down",
 }
-"""Reason for the export of a unit's spans → its meaning."""
+"""Reason for the export of a unit's spans → its meaning in ``status()``."""
 _PROVIDER_OWNERS: Mapping[str, str] = {"given": "yours", "global": "yours, global", "own": "spanscore's"}
 _SOURCE_REMARKS: Mapping[str, str] = {
     "matched": " (guessed)",
@@ -81,8 +78,8 @@ _SOURCE_REMARKS: Mapping[str, str] = {
 }
 """Source of a sample → a remark for the reader."""
 _USER_PROVIDERS = ("given", "global")
-_NOT_SEEN = "sent by your provider: the result is unknown here"
-_DOES_NOT_FIT = (
+_RESULT_UNKNOWN = "sent by your provider: the result is unknown here"
+_MISSING_FIELD_REMARK = (
     "missing_field is no fault if a metric does not fit a unit; "
     "the unit's span has spanscore.status=partial if others scored it"
 )
@@ -96,8 +93,8 @@ class SessionStatus:
         open: conversations that go on.
         ended: kind of end → conversations, each counted once.
         without_id: units without a conversation id.
-        pieces: if this process has only parts of conversations, the reason and the remedy; all are then ``incomplete``.
-            Empty if conversations are whole.
+        pieces: reason and remedy if this process has only parts of conversations, which are then ``incomplete``; empty if it
+            has whole conversations.
     """
 
     open: int
@@ -312,31 +309,37 @@ class Status:
                 what,
                 _PROVIDER_OWNERS.get(which, which),
                 endpoint,
-                last or (_NOT_SEEN if which in _USER_PROVIDERS else ""),
+                last or (_RESULT_UNKNOWN if which in _USER_PROVIDERS else ""),
             )
             for what, which, endpoint, last in self.providers
         ]
         signals = TextTable(("signal", "provider", "sent to", "last result"), providers)
-        lines = (*self._flow(), *self._samples(), *self._beside(), *self._reasons(), *self._remarks())
+        lines = (
+            *self._unit_lines(),
+            *self._sample_lines(),
+            *self._source_lines(),
+            *self._reason_lines(),
+            *self._remark_lines(),
+        )
         return Group(metrics, signals, *lines)
 
     def _metric_row(self, name: str) -> Sequence[str]:
         outcomes = [f"{outcome} {units}" for outcome, units in sorted(self.outcomes.get(name, {}).items())]
         if self.pending.get(name):
             outcomes.append(f"pending {self.pending[name]}")
-        lacking = self.excluded.get(name)
-        is_partial = _is_worth_telling(lacking)
+        missing = self.excluded.get(name)
+        is_partial = _is_large(missing)
         rate = mean = "–"
         if name in self.rates:
             least, most = self.rates[name]
             rate = f"{least:g}" if least == most else f"{least:g} … {most:g}"
-            rate += f"\n−{100 * lacking[0]:.0f} % lost" if _is_worth_telling(lacking) else ""
+            rate += f"\n−{100 * missing[0]:.0f} % lost" if _is_large(missing) else ""
         if (estimate := self.means.get(name)) is not None:
-            low, high = (lacking if _is_worth_telling(lacking) else estimate)[1:]
+            low, high = (missing if _is_large(missing) else estimate)[1:]
             mean = f"{estimate[0]:.2f}{' of the rest' if is_partial else ''}\n{low:.2f}–{high:.2f}"
         return name, self.judges.get(name, ""), rate, mean, str(self.eligible[name]), "\n".join(outcomes) or "–"
 
-    def _flow(self) -> Iterator[str]:
+    def _unit_lines(self) -> Iterator[str]:
         waiting, places = self.queue
         state = "shut down" if self.closed else "running"
         yield f"{state}: {format_count(self.units, 'unit')} seen; {waiting} of at most {places:,} waiting for their scores"
@@ -358,7 +361,7 @@ class Status:
             yield from collect_rows(self.collected)
         yield from sink_rows(self.sinks)
 
-    def _samples(self) -> Iterator[str]:
+    def _sample_lines(self) -> Iterator[str]:
         if single_calls := self.kinds.get("chat"):
             sampled = format_count(sum(self.kinds.values()), "sampled unit")
             yield f"{single_calls:,} of {sampled} were single model calls: units.kinds can leave them out"
@@ -376,7 +379,7 @@ class Status:
                 f"head_sampling_rate names the share of {others[0]:,}"
             )
 
-    def _beside(self) -> Iterator[str]:
+    def _source_lines(self) -> Iterator[str]:
         """Yield the lines about other sources of scores, labels and accounts."""
         yield from (str(state) for state in (self.spans_file, self.replay) if state is not None)
         for metric, shares in self.shares.items():
@@ -393,7 +396,7 @@ class Status:
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
 
-    def _reasons(self) -> Iterator[str]:
+    def _reason_lines(self) -> Iterator[str]:
         """Yield the latest reason of each outcome without a score, once for all metrics with the same reason."""
         metrics_by_reason: dict[str, list[str]] = {}
         for key, reason in self.reasons.items():
@@ -402,14 +405,14 @@ class Status:
         for why, metrics in metrics_by_reason.items():
             yield f"{', '.join(metrics)}, latest {why}"
         if any(key.endswith(" missing_field") for key in self.reasons):
-            yield _DOES_NOT_FIT
+            yield _MISSING_FIELD_REMARK
         if trace_id := next(iter(self.traces.values()), ""):
             yield f"one of these units by its trace id: scorer.explain('{trace_id}')"
 
-    def _remarks(self) -> Iterator[str]:
+    def _remark_lines(self) -> Iterator[str]:
         yield from () if self.reloads is None else self.reloads.lines()
         yield from self.notes
-        yield from self._describe_unscored()
+        yield from self._unscored_lines()
         unknown = self.head_sampling.get(UNKNOWN)
         if unknown and self.head_sampling.get(STATED):
             yield (
@@ -421,10 +424,10 @@ class Status:
             what = "1 verdict contradicts its" if verdicts == 1 else f"{verdicts:,} verdicts contradict their"
             read = "the verdicts are kept, read some (spanscore.judge.self_contradictions on the spans)"
             yield f"{metric}: {what} own reason; {read}"
-        yield from self._faults()
+        yield from self._fault_lines()
 
-    def _faults(self) -> Iterator[str]:
-        """Yield the settings that make the numbers useless or incomplete."""
+    def _fault_lines(self) -> Iterator[str]:
+        """Yield lines about settings that make the numbers useless or incomplete."""
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}
         if ended == {"not_sampled"} and not any(self.pending.values()):
             rates = {least for least, _ in self.rates.values()}
@@ -437,14 +440,14 @@ class Status:
             culprits = "; ".join(whose) or "too many different models, agents or evaluator versions"
             yield f"{self.overflowed} measurements are counted as 'other': {culprits}"
 
-    def _describe_unscored(self) -> Iterator[str]:
-        """Yield the numbers of sampled units without a score, and of units that judges declined."""
-        for metric, lacking in self.excluded.items():
-            if _is_worth_telling(lacking):
+    def _unscored_lines(self) -> Iterator[str]:
+        """Yield lines about sampled units without a score, and about units that judges declined."""
+        for metric, missing in self.excluded.items():
+            if _is_large(missing):
                 ended = self.outcomes[metric].items()
-                missing = (f"{outcome} {units:,}" for outcome, units in ended if units and Outcome(outcome).missing)
-                how = ", ".join(missing) or "a fallback scored them"
-                share, low, high = lacking
+                counts = (f"{outcome} {units:,}" for outcome, units in ended if units and Outcome(outcome).missing)
+                how = ", ".join(counts) or "a fallback scored them"
+                share, low, high = missing
                 of_rest = f"the mean is of the rest; of all it is {low:.2f} at worst, {high:.2f} at best"
                 rest = of_rest if share < 1 else "there is no mean"
                 yield f"{metric}: {100 * share:.0f} % of the sampled units were not scored ({how}): {rest}"
@@ -458,20 +461,21 @@ class Status:
                 yield f"{metric}: the judge declined {units_declined}: not a random sample; the mean is of the others"
 
 
-def _is_worth_telling(lacking: tuple[float, float, float] | None) -> TypeGuard[tuple[float, float, float]]:
-    return lacking is not None and lacking[0] >= WORTH_TELLING
+def _is_large(missing: tuple[float, float, float] | None) -> TypeGuard[tuple[float, float, float]]:
+    """Whether the share of units without a score is large enough for a remark."""
+    return missing is not None and missing[0] >= WORTH_TELLING
 
 
 # --- received over OTLP ---------------------------------------------------------------------------------------------
 
 
 def received_rows(received: ServeState) -> Iterator[str]:
-    """Yield the rows about received spans: requests, units, normalizers, log records, external scores, topic, proxy."""
-    came = f"{format_count(received.requests, 'request')}, {format_count(received.spans, 'span')}"
+    """Yield lines about received spans: requests, units, normalizers, log records, external scores, topic, proxy."""
+    totals = f"{format_count(received.requests, 'request')}, {format_count(received.spans, 'span')}"
     refused, rejected = _by_reason(received.refused), _by_reason(received.rejected)
     yield "; ".join(
         [
-            f"received: {came}, {format_bytes(received.bytes)}",
+            f"received: {totals}, {format_bytes(received.bytes)}",
             *([f"refused {refused}"] if refused else []),
             *([f"invalid spans: {rejected}"] if rejected else []),
             *_counts((received.ours, "evaluation", "left out: spans of evaluations are not scored")),
@@ -513,7 +517,7 @@ def received_rows(received: ServeState) -> Iterator[str]:
 
 
 def _counts(*counts: tuple[int, str, str]) -> Iterator[str]:
-    """Yield number, noun and text for each number that is not 0."""
+    """Yield number, noun and text of each count that is not 0."""
     return (f"{format_count(number, noun)} {rest}" for number, noun, rest in counts if number)
 
 
@@ -562,7 +566,7 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
 
 
 def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, reloads: ReloadState | None) -> Status:
-    """Return the state of a scorer from its parts; ``reloads``: None if it was not made from a file."""
+    """Return the state of a scorer, from its parts; ``reloads``: None for a scorer that was not made from a file."""
     counted, page, otlp = pipeline.count_units(), lifecycle.page, receivers.otlp
     noted = [*pipeline.units.notes.reasons.items(), *pipeline.sessions.notes.reasons.items()]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
@@ -572,15 +576,15 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
         refused=pipeline.ledger.refused,
         eligible=counted.eligible,
         pending=counted.pending,
-        outcomes=_outcomes(counted, pipeline.metrics),
+        outcomes=_count_outcomes(counted, pipeline.metrics),
         reasons={key: why for key, (why, _) in reasons.items()},
         traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
         sources=dict(pipeline.units.notes.sample_sources),
         images_left_out=pipeline.units.notes.images_left_out,
         kinds=dict(pipeline.units.notes.kinds),
-        head_sampling=dict(pipeline.units.notes.heads),
+        head_sampling=dict(pipeline.units.notes.head_sampling),
         judges={
-            name: REMOTE_SCORING if pipeline.handover else _judge_of(metric)
+            name: REMOTE_SCORING if pipeline.dispatcher else _judge_of(metric)
             for name, metric in pipeline.metrics.items()
         },
         evaluator_version={name: metric.evaluator_version for name, metric in pipeline.metrics.items()},
@@ -590,13 +594,13 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
         neighbours=other_tracers(),
         unpriced=_find_unpriced(pipeline),
         overflowed=_count_overflowed(receivers.models) + _count_overflowed(pipeline.telemetry),
-        rates=_rates(pipeline, counted.eligible),
+        rates=_read_rates(pipeline, counted.eligible),
         sessions=_read_sessions(pipeline.sessions) if pipeline.of_sessions else None,
         labels=dict(pipeline.annotation_writer.labelled),
         accounts=pipeline.accounts.states(),
         budgets=pipeline.accounts.budgets(),
         inner=tuple(_read_inner(pipeline)),
-        shadows=tuple(_shadows(pipeline, counted.sources.get(semconv.SOURCE_SHADOW))),
+        shadows=tuple(_read_shadows(pipeline, counted.sources.get(semconv.SOURCE_SHADOW))),
         received=None if otlp is None else otlp.received(),
         replay=receivers.replay_state(),
         reloads=reloads,
@@ -604,7 +608,7 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
         sinks=tuple(pipeline.outboxes.states()),
         notes=[
             *([DISABLED] if pipeline.disabled else []),
-            *offline_notes(pipeline.metrics.values() if pipeline.handover is None else ()),
+            *offline_notes(pipeline.metrics.values() if pipeline.dispatcher is None else ()),
             *receivers.notes(),
             *pipeline.providers.notes(page.endpoint),
         ],
@@ -618,7 +622,7 @@ def _count_overflowed(telemetry: ModelMetrics | Telemetry | None) -> int:
 
 
 def _find_unpriced(pipeline: Pipeline) -> list[str]:
-    inner = (books.notes for books in pipeline.units.inner_books.values())
+    inner = (decider.notes for decider in pipeline.units.inner_deciders.values())
     every = (pipeline.units.notes, pipeline.sessions.notes, *inner)
     return list(dict.fromkeys(model for notes in every for model in notes.unpriced))
 
@@ -633,7 +637,7 @@ def _read_sessions(sessions: SessionPipeline) -> SessionStatus:
 
 
 def _read_files(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the fields of a status for the parts of a scorer that keep files."""
+    """Return the fields of a status about the parts of a scorer that have files."""
     file, spool = pipeline.providers.spans_file, spool_of(pipeline.queue)
     return {
         "spool": None if spool is None else spool.state(),
@@ -658,7 +662,7 @@ def _read_sums(pipeline: Pipeline) -> dict[str, Any]:
     lost = {**pipeline.ledger.lost(), **pipeline.sessions.ledger.lost()}
     excluded = {
         name: missing_so_far(
-            name, metric.scale, sums, _minus(lost.get(name, Weights()), pipeline.lost_before.get(name, Weights()))
+            name, metric.scale, sums, _subtract(lost.get(name, Weights()), pipeline.lost_before.get(name, Weights()))
         )
         for name, metric in pipeline.metrics.items()
     }
@@ -668,7 +672,7 @@ def _read_sums(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "means": {name: running_mean(name, metric.scale, sums) for name, metric in pipeline.metrics.items()},
         "shares": _read_shares(pipeline.metrics, sums),
-        "excluded": {name: lacking for name, lacking in excluded.items() if lacking is not None},
+        "excluded": {name: missing for name, missing in excluded.items() if missing is not None},
         "applies": {
             name: applied_so_far(name, every, lost.get(name, Weights()))
             for name, metric in pipeline.metrics.items()
@@ -682,11 +686,11 @@ def _read_sums(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _minus(lost: Weights, before: Weights) -> Weights:
+def _subtract(lost: Weights, before: Weights) -> Weights:
     return Weights(max(0.0, lost.w - before.w), max(0.0, lost.w2 - before.w2))
 
 
-def _rates(pipeline: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+def _read_rates(pipeline: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
     """Return the lowest and the highest rate of each metric.
 
     Submitted samples count as rate 1. A session metric has one rate only.
@@ -699,7 +703,7 @@ def _rates(pipeline: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[f
     return rates | {name: (rate, rate) for name, rate in pipeline.session_rates.items()}
 
 
-def _outcomes(counted: UnitCounts, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
+def _count_outcomes(counted: UnitCounts, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
     outcomes: dict[str, dict[str, int]] = {name: {} for name in [*metrics, *counted.eligible]}
     for (metric, outcome, _), count in counted.outcomes.items():
         of_metric = outcomes.setdefault(metric, {})  # another process may have sampled for its own metric
@@ -707,10 +711,10 @@ def _outcomes(counted: UnitCounts, metrics: Iterable[str]) -> dict[str, dict[str
     return outcomes
 
 
-def _shadows(pipeline: Pipeline, counted: UnitCounts | None) -> Iterator[ShadowStatus]:
+def _read_shadows(pipeline: Pipeline, counted: UnitCounts | None) -> Iterator[ShadowStatus]:
     if counted is None:
         return
-    outcomes, pairs = _outcomes(counted, pipeline.shadowing), pipeline.scoring.now.pairs
+    outcomes, pairs = _count_outcomes(counted, pipeline.shadowing), pipeline.scoring.now.pairs
     for name, metric in pipeline.shadowing.items():
         yield ShadowStatus(
             metric=name,
@@ -732,16 +736,16 @@ def _judge_of(metric: Metric) -> str:
 def _read_inner(pipeline: Pipeline) -> Iterator[InnerStatus]:
     """Yield the state of each entry and metric, in the order of the configuration."""
     rates = {entry.group: entry.rate for entry in pipeline.settings.units.also}
-    for group, books in pipeline.units.inner_books.items():
-        counted, sums = books.ledger.count_units(), _sums_of(group, pipeline)
+    for group, decider in pipeline.units.inner_deciders.items():
+        counted, sums = decider.ledger.count_units(), _sums_of(group, pipeline)
         for metric, eligible in counted.eligible.items():
-            reason, trace = _find_reason(metric, books.notes)
+            reason, trace = _find_reason(metric, decider.notes)
             own = pipeline.of_units.get(metric)
             yield InnerStatus(
                 metric=metric,
                 kind=group.kind,
                 name=group.name,
-                rate=rates.get(group) if metric in books.metrics else None,
+                rate=rates.get(group) if metric in decider.metrics else None,
                 eligible=eligible,
                 pending=counted.pending[metric],
                 outcomes={end.value: units for (name, end, _), units in counted.outcomes.items() if name == metric},

@@ -172,7 +172,7 @@ class Streams:
     def of(self, key: UnitKey) -> Hashable:
         """Return the name of the stream from which a unit was read; None if no stream remembers its trace."""
         trace_id = key.trace_id.to_bytes(16)
-        return next((name for name, stream in self._streams.items() if stream.table.knows(trace_id)), None)
+        return next((name for name, stream in self._streams.items() if stream.table.has_trace(trace_id)), None)
 
     def read(self, messages: Sequence[StreamMessage], now_ns: int) -> tuple[OpenStream | None, int]:
         """Advance the clock of the stream of these messages. Return the stream and its time.

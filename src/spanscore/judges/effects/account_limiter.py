@@ -191,7 +191,7 @@ class AccountLimiter:
         else:
             loop.call_soon_threadsafe(self._divide, fraction)
 
-    def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
+    def report_waits(self, listener: Callable[[str, str, float], None]) -> None:
         """Call a listener with provider, model and waited seconds for each question; each listener is added once."""
         self._listeners.add(listener)
 
