@@ -315,7 +315,7 @@ def read(
 
     Nearly valid JSON is read if it has only one reading (``loose_object``). The answer may be the only value of another object,
     its keys may differ from the field names in case, blanks and underscores, and it may be one line of a name and a value
-    ("Rating: 4"). Pydantic's lax validation applies: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
+    ("Rating: 4"). Pydantic's lax mode applies: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
 
     Args:
         text: the judge's text.
@@ -346,7 +346,7 @@ def _find_answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *
 
 
 class _Shown:
-    """The evidence in the two forms in which quotations are searched, each built at its first use: most answers need none."""
+    """The evidence in the two forms in which quotations are searched. Each is built at its first use."""
 
     def __init__(self, evidence: Mapping[str, Any]) -> None:
         self.evidence = evidence

@@ -33,9 +33,9 @@ from spanscore.protocols import Judge
 class MiddlewareSettings(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the middleware; the outermost first. New middleware is added here.
 
-    All limits are settings of one middleware, ``RateLimited``. A user's own judge has ``RateLimited`` only if one of its settings
-    is given, or a fallback, which needs the breaker of ``RateLimited``. ``Cached`` wraps every chat model, because a run
-    (``evaluate``) may bring a store of answers.
+    All limits are settings of one middleware, ``RateLimited``. A user's own judge has ``RateLimited`` only if a limit is set,
+    or a fallback, which needs the breaker of ``RateLimited``. ``Cached`` wraps every chat model, because a run (``evaluate``) may
+    bring a store of answers.
     """
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]
@@ -205,8 +205,7 @@ def wrap_judge(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = 
     settings = _check_settings(judge, settings)
     if chat_model:
         settings = {"cache": None, _WAIT: PROMPT_CACHE_WAIT_S, **settings}  # a run may bring a cache of answers
-    limits = {keyword: settings[keyword] for keyword in _LIMITER_KEYWORDS if keyword in settings}
-    has_limiter = bool(limiters_of(judge))
+    limits, has_limiter = _limits_in(settings), bool(limiters_of(judge))
     if limits and has_limiter:  # a question would hold one place, and wait for another
         raise ConfigurationError(
             f"{min(limits)} is given around a judge that has its limits: give it to the call that creates that judge"
@@ -219,11 +218,13 @@ def wrap_judge(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = 
         judge = RateLimited(judge, **{**({} if needs_breaker else _OWN_JUDGE_DEFAULTS), **limits})
     # A budget is outside of the waits, and inside of cache and fallback; without these, ``judges/ask.py`` adds it.
     judge = budgeted(judge) if {"cache", "fallback"} & settings.keys() else judge
-    if not any(
-        isinstance(layer, CacheFilled) for layer in layers(judge)
-    ):  # inside a second one, a question waits for itself
-        judge = _wrap(judge, settings, [_WAIT])
-    return _wrap(with_batched_votes(judge), settings, _OUTSIDE_LIMITS)
+    return _wrap(with_batched_votes(_with_wait(judge, settings)), settings, _OUTSIDE_LIMITS)
+
+
+def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
+    """Return a judge with one layer that waits for the first question. With two layers, a question would wait for itself."""
+    has_wait = any(isinstance(layer, CacheFilled) for layer in layers(judge))
+    return judge if has_wait else _wrap(judge, settings, [_WAIT])
 
 
 def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,6 +235,10 @@ def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]
     if present and hasattr(judge, "jurors"):
         raise ConfigurationError(f"{min(present)} is given around a jury: give it to the jury's own judges")
     return present
+
+
+def _limits_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {keyword: settings[keyword] for keyword in _LIMITER_KEYWORDS if keyword in settings}
 
 
 def _wrap(judge: Judge, settings: Mapping[str, Any], keywords: Sequence[str]) -> Judge:

@@ -11,8 +11,9 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -28,15 +29,15 @@ from spanscore.judges.effects.limited import limiters_of
 from spanscore.judges.effects.middleware import JudgeMiddleware, layers, unwrapped
 from spanscore.judges.records import record, recorded_by
 from spanscore.judges.rendering import render, schema_of
-from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by
+from spanscore.judges.score_context import SharedRequest, SharedWait, asked_by
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:
     import sqlite3
 
 Ask: TypeAlias = Callable[[], Awaitable[Reply]]
-_OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
-"""Errors of the caller that pays, and not of the question."""
+_PAYER_ERRORS = (JudgeRateLimited, JudgeBudgetSpent)
+"""Errors that only concern the caller that pays: its waiting time or its budget is used up."""
 
 
 def as_cached(reply: Reply) -> Reply:
@@ -55,102 +56,75 @@ class SingleFlight:
     """The open questions, by key; equal questions share one request. Used on the loop thread."""
 
     def __init__(self) -> None:
-        self._out: dict[Hashable, _Flight] = {}
+        self._open: dict[Hashable, _Flight] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def share(self, key: Hashable, ask: Ask) -> Reply:
         """Wait for the open question under this key, or ask it if it is not open."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # in a forked child, the open questions are the parent's
-            self._out, self._loop = {}, loop
-        flight = self._out.get(key)
+            self._open, self._loop = {}, loop
+        flight = self._open.get(key)
         if flight is None or flight.has_ended:
-            flight = self._out[key] = _Flight(ask)
+            flight = self._open[key] = _Flight(ask)
         try:
             return await flight.answer()
         finally:
-            if flight.has_ended and self._out.get(key) is flight:
-                del self._out[key]
+            if flight.has_ended and self._open.get(key) is flight:
+                del self._open[key]
 
 
-class _Flight:
-    """One request for equal questions, and the callers that wait for it.
+class _Flight(SharedRequest[int, Reply]):
+    """One request for equal questions, and the callers that wait for it, by number.
 
     No caller's task owns the request, which is cancelled once all callers have left. The caller that has waited longest pays:
-    the request is sent in its name, and its score records failed attempts. If this caller's own budget or waiting time is
-    spent, only this caller fails, and the next caller pays.
+    its score records the request and failed attempts. If its budget or waiting time is used up, only this caller fails, and the
+    request is sent again for the next caller.
     """
 
     def __init__(self, ask: Ask) -> None:
+        super().__init__()
         self._ask = ask
-        self._line: dict[SharedWait[Reply], None] = {}
+        self._numbers = count()
         self._payer: SharedWait[Reply] | None = None
-        self._score = ScoreContext()
-        self._task: asyncio.Task[Reply | BaseException] | None = None
-        self.has_ended = False
 
     async def answer(self) -> Reply:
         """Wait for the answer. The caller that pays gets it unchanged; the others get it as a cached answer."""
-        wait: SharedWait[Reply] = SharedWait()
-        self._line[wait] = None
-        if self._task is None:
+        number = next(self._numbers)
+        wait = self.join(number)
+        if self._payer is None:
             self._send(wait)
-        wait.set_waiting(self._score.is_waiting)
+        wait.set_waiting(self.score.is_waiting)
         try:
             return await wait.answer
         finally:
-            self._leave(wait)
+            self.drop(number)
+            if wait is self._payer and self.waits:
+                self._payer = next(iter(self.waits.values()))
 
     def _send(self, payer: SharedWait[Reply]) -> None:
         self._payer = payer
-        self._score = replace(payer.score, on_change=self._set_clocks)
-        # The payer's context applies to the request: traces are suppressed in it, and its context variables hold.
-        self._task = payer.context.run(asyncio.ensure_future, self._request(self._score))
-        self._task.add_done_callback(self._land)
+        self.begin(payer, self._answer())
 
-    async def _request(self, name: ScoreContext) -> Reply | BaseException:
+    async def _answer(self) -> None:
+        score = self.score
         try:
-            with recorded_by(self._charge), asked_by(name), name.asks():
-                return await self._ask()
+            with recorded_by(self._charge), asked_by(score), score.asks():
+                reply = await self._ask()
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
-            return error
+            waiting = self.pending()
+            if isinstance(error, _PAYER_ERRORS) and len(waiting) > 1:
+                waiting[0].fail(error, pays=True)
+                self._send(waiting[1])
+            else:
+                self.fail(error)
+        else:
+            for position, wait in enumerate(self.pending()):
+                wait.answer.set_result(as_cached(reply) if position else reply)
 
     def _charge(self, call: JudgeCall) -> None:
         assert self._payer is not None  # there is no request without a payer
         self._payer.context.run(record, call)
-
-    def _set_clocks(self) -> None:
-        for wait in self._line:
-            wait.set_waiting(self._score.is_waiting)
-
-    def _leave(self, wait: SharedWait[Reply]) -> None:
-        wait.set_waiting(False)
-        self._line.pop(wait, None)
-        if wait.answer.done() and not wait.answer.cancelled():
-            wait.answer.exception()  # fetched: a caller cancelled just now does not fetch it, and asyncio would report it
-        if not self.has_ended and not self._line and self._task is not None:
-            self.has_ended = True
-            self._task.cancel()
-        elif wait is self._payer and self._line:
-            self._payer = next(iter(self._line))
-
-    def _land(self, task: asyncio.Task[Reply | BaseException]) -> None:
-        line = [wait for wait in self._line if not wait.answer.done()]  # some cancelled callers have not left yet
-        if self.has_ended or task.cancelled() or not line:
-            self.has_ended = True
-            return
-        ended, (first, *others) = task.result(), line
-        if isinstance(ended, _OF_THE_PAYER) and others:
-            self._leave(first)
-            first.answer.set_exception(ended)
-            self._send(others[0])
-            return
-        self.has_ended = True
-        for wait in line:
-            if isinstance(ended, BaseException):
-                wait.fail(ended, pays=wait is first)
-            else:
-                wait.answer.set_result(ended if wait is first else as_cached(ended))
 
 
 @runtime_checkable
