@@ -34,8 +34,8 @@ class MiddlewareSettings(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the middleware; the outermost first. New middleware is added here.
 
     All limits are settings of one middleware, ``RateLimited``. A user's own judge has ``RateLimited`` only if a limit is set,
-    or a fallback, which needs the breaker of ``RateLimited``. ``Cached`` wraps every chat model, because a run (``evaluate``) may
-    bring a store of answers.
+    or a fallback, which needs the breaker of ``RateLimited``. ``Cached`` wraps every chat model, because a run (``evaluate``)
+    may bring a store of answers.
     """
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]

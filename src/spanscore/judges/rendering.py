@@ -415,7 +415,8 @@ def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
     if size > room:
         needs = ceil(size / BYTES_PER_TOKEN)
         raise JudgeError(
-            f"{prompt.step}: the question is too long: about {needs} tokens cannot be cut, the judge reads {max_tokens} at most",
+            f"{prompt.step}: the question is too long: about {needs} tokens cannot be cut, the judge reads {max_tokens} at "
+            "most",
             error_type="too_long",
         )
     return FittedQuestion(prompt, 1.0 - size / before)

@@ -158,10 +158,10 @@ class Accounts:
         budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
         return accounts | budgets
 
-    def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
+    def add_wait_listener(self, listener: Callable[[str, str, float], None]) -> None:
         """Call a listener with the wait of each question of these accounts."""
         for limiter in self._limiters:
-            limiter.tell_waits(listener)
+            limiter.add_wait_listener(listener)
 
 
 def _limiters_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:
