@@ -164,7 +164,7 @@ class AccountLimiter:
             return self
         if loop not in self._elsewhere:
             self._elsewhere[loop] = AccountLimiter(self.account, self.ceiling)
-            self._elsewhere[loop].restrict(None, self._per_minute)
+            self._elsewhere[loop].restrict(min(self._max_concurrencies, default=None), self._per_minute)
         other = self._elsewhere[loop]
         if other._share != self._share:
             other._divide(self._share)
