@@ -254,7 +254,7 @@ class AnswerForms:
         shaped = self._model.with_structured_output(
             {**inlined, "description": output.__name__}, **_METHODS[mode or self._mode]
         )
-        # A sequence of the bound model and a parser. The parser is dropped: it takes quadratic time, and ``read()`` linear time.
+        # A sequence of the bound model and a parser. The parser is dropped: its time is quadratic, that of ``read()`` linear.
         model, keywords = unwrap_bindings(shaped.first)
         return BoundModel(model, {**self._keywords, **keywords})
 
