@@ -542,7 +542,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
 
 
 def _with_images(judge: Judge, prompt: Prompt) -> tuple[Prompt, int]:
-    """Return a question with the images whose markers its evidence has, and 0.
+    """Return a question with the images that its evidence refers to by markers, and 0.
 
     If the judge reads no images, return the question unchanged, and the number of these images.
     """
@@ -570,7 +570,7 @@ async def _ask_once(
     Args:
         left_out: share of the question's tokens that was left out, [0, 1).
         not_shown: number of images that the judge does not get.
-        repair_of: the question whose answer ``prompt`` asks to repair; None for a question of a metric.
+        repair_of: the question, if ``prompt`` asks to repair its answer; None for a question of a metric.
     """
     started = time.perf_counter()
     reply = await call_judge(judge, prompt)

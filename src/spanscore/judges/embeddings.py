@@ -54,7 +54,7 @@ class LangChainEmbedder:
 
     Attributes:
         account: the account of the embeddings.
-        asked: a judge, with a judge's middleware, whose answers are vectors: it requests the embeddings.
+        asked: the embeddings as a judge, with a judge's middleware; its answers are vectors.
         model: the model's configured name, or the name of the class.
     """
 

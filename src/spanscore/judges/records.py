@@ -104,8 +104,8 @@ def recorded_by(receive: Callable[[JudgeCall], object]) -> AbstractContextManage
 
 
 def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> AbstractContextManager[None]:
-    """Apply a function to each call recorded inside the block, to add cost and requested model. Of nested blocks, only the
-    function of the innermost is applied.
+    """Apply a function to each call recorded inside the block, to add cost and requested model. If blocks are nested, only the
+    function of the innermost block is applied.
     """
     return set_inside(_complete, complete)
 

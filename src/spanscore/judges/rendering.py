@@ -62,9 +62,9 @@ _ANGLED = (
     r"|unused\d+|reserved_\d+|0x[0-9A-F]{2}"
 )
 _CONTROL_TOKEN = rf"[|\uff5c]|/?(?:{_ANGLED})>|<[\s/]*+SYS\s*+>"
-"""What follows ``<`` in a control token of a chat template."""
+"""The text behind ``<`` in a control token of a chat template."""
 _MAY_OPEN = r"[\s/]*+(?:[eE][\s/]*+(?:[vV\\&%]|[^\x00-\x7e])|[\\&%]|[^\x00-\x7e])"
-"""What follows ``<`` if it may begin ``</evidence``: a first letter, or an escape or character that may be one."""
+"""The text behind ``<`` if that may begin ``</evidence``: a first letter, or an escape or character that may be one."""
 _ENCODED_BRACKETS = {"&": re.compile("&(?=[#lL])(?P<mark>(?!))?"), "%": re.compile("%(?=3[cC])(?P<mark>(?!))?")}
 """First character of a bracket that is written as an entity or in percent encoding → its pattern. The group ``mark`` never
 matches: ``_Escape`` reads it of any pattern.
@@ -356,7 +356,7 @@ LEFT_OUT = "[… left out …]"
 _GAP: Mapping[str, Any] = {"role": "note", "content": LEFT_OUT}
 
 _UNKNOWN_WINDOW = 100_000
-"""Assumed context window, in tokens, of a model whose window is unknown."""
+"""Assumed context window, in tokens, of a model without a known window."""
 _ANSWER_TOKENS = 4_000
 """Tokens reserved for the answer. The longest answer to a built-in metric has a row for each of some fifty statements."""
 _LARGEST_TURN = 1 / 4
@@ -503,7 +503,7 @@ def _drop_middle_turns(messages: Sequence[Mapping[str, Any]], over: float) -> li
 
 
 def _cut_message(turn: Mapping[str, Any], limit: float) -> Mapping[str, Any]:
-    """Return a message whose text has at most ``limit`` bytes; the arguments of a larger tool call are left out."""
+    """Return a message with its text cut to ``limit`` bytes; the arguments of a larger tool call are left out."""
     cut = dict(turn)
     if isinstance(turn.get("content"), str):
         cut["content"] = _cut_text(turn["content"], limit)

@@ -156,7 +156,7 @@ _current_score: ContextVar[ScoreContext | None] = ContextVar("spanscore_current_
 
 
 def current_score() -> ScoreContext:
-    """Return the context of the score whose question this task asks; a new empty one if a metric is called directly."""
+    """Return the context of the score that this task works for; a new empty one if a metric is called directly."""
     return _current_score.get() or ScoreContext()
 
 

@@ -72,7 +72,7 @@ class BatchApi(Protocol):
     max_questions: int
 
     def submit(self, questions: Sequence[BatchQuestion]) -> str:
-        """Send a batch of questions, whose requests have one path and one ``betas``, and return the batch's id."""
+        """Send a batch of questions, and return its id. Their requests have the same path and the same ``betas``."""
 
     def progress(self, batch_id: str) -> BatchProgress:
         """Return the state of a batch."""

@@ -30,7 +30,7 @@ SETTLE_S: Final = 2.0
 POLL_S: Final = 30.0
 """Seconds between two polls of an open batch."""
 _MOST_PREPARED: Final = 4
-"""Maximum number of questions that the client prepares, or whose answers it parses, at the same time: each takes a thread."""
+"""Maximum number of requests that are prepared, and answers that are parsed, at the same time: each takes a thread."""
 _END_S: Final = 4.0
 """Longest wait at the end of a run for batches that are being sent. Without the wait, their ids would be lost."""
 _KEY_CHARS: Final = 32
@@ -243,7 +243,7 @@ class BatchRun:
                 self._await_batch(_OpenBatch(number, sent, is_of_earlier_run=True))
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence on the batches of earlier runs that this run uses, and on those that it cannot use. Call before
+        """Yield a sentence on the batches of earlier runs that this run uses, and on other batches in the file. Call before
         ``begin``.
         """
         batches = self._file.batches.values()

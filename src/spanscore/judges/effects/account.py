@@ -95,8 +95,8 @@ class RequestSlot:
         in_flight: number of open requests at that time, this one included.
         probe: whether it is the breaker's probe, which shows whether the judge answers again.
         abandoned: whether the caller left (by timeout or cancellation) before the request ended.
-        held_places: number of answered requests whose places the provider has probably not freed at that time.
-        doubtful_places: number of further answered requests whose places the provider may not have freed.
+        held_places: number of places that the provider has probably not freed, although their requests are answered.
+        doubtful_places: number of further places of answered requests that the provider may not have freed.
     """
 
     serial: int

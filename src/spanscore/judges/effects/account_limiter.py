@@ -54,8 +54,8 @@ class Waiter:
 class FairQueue:
     """The questions that wait for one account. Metrics take turns (round robin).
 
-    A metric with 20 questions per score thus does not starve a metric with a single question. Questions of units whose spans
-    are held come before those of units whose spans were exported. Within a metric the order is that of arrival; a refused
+    A metric with 20 questions per score thus does not starve a metric with a single question. Questions of units with held
+    spans come before questions of units with exported spans. Within a metric the order is that of arrival; a refused
     question returns to the front.
     """
 

@@ -121,7 +121,7 @@ class BudgetLedger:
             return Reservation(self, metric, estimate, tuple((*pair, pair[1].number) for pair in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Check that a question can be paid for. Nothing is reserved, so other requests may use the rest of the budget.
+        """Check that a question can be paid for. No amount is reserved, so other requests may use the budget meanwhile.
 
         Raises:
             JudgeBudgetSpent: a budget of the metric has less left than the estimate.

@@ -195,8 +195,8 @@ class BatchedVotes(JudgeMiddleware):
 
     A metric asks the same question k times in one turn of the loop, for its votes, or for the guesses of ResponseRelevancy.
     This layer sends one request for k answers, which the model draws independently. It is outside of budget and limiter: the
-    votes wait for one place, are paid for once, and are repeated together. A vote whose answer is missing is asked alone. Call
-    on the loop thread.
+    votes wait for one place, are paid for once, and are repeated together. A vote without an answer is asked alone. Call on
+    the loop thread.
     """
 
     judge: Judge

@@ -60,7 +60,7 @@ def prompt_order(judge: Judge) -> PromptOrder:
 
 
 def account_of(judge: Judge | Embedder) -> Hashable:
-    """Return the account whose limits apply to a judge or an embedder; for an object without an account, the object's id."""
+    """Return the account of a judge or an embedder; for an object without an account, the object's id."""
     inner = unwrapped(cast("Judge", judge))  # an embedder has no middleware
     return getattr(inner, "account", None) or id(inner)
 

@@ -83,12 +83,9 @@ class Buckets:
         self._share = 1.0
         self._user_buckets: dict[Kind, TokenBucket] = {}
         self._provider_buckets: dict[Kind, TokenBucket] = {}
-        self._sent: deque[tuple[int, float]] = (
-            deque()
-        )  # serial number and tokens of the questions after ``_headers_serial``
-        self._serial = self._headers_serial = (
-            0  # of the last question, and of the question whose headers were read last
-        )
+        # Serial number and tokens of the questions that were sent after the one with the latest headers.
+        self._sent: deque[tuple[int, float]] = deque()
+        self._serial = self._headers_serial = 0
         self.stopped_until_s = -inf
 
     @property
@@ -608,5 +605,5 @@ class ReleaseLag:
         return True
 
     def _held_since(self, now_s: float) -> list[float]:
-        """Return the times of the answers whose places are probably not free, in order."""
+        """Return the times of answers, in order, if their places are probably not free."""
         return [answered_s for answered_s in self._answered_s if answered_s + self._lag_s > now_s]

@@ -44,10 +44,10 @@ class LexicalJudge:
     """A judge that needs no model, and compares words, numbers, names and negations.
 
     It is meant for tests, demos and a first look without a key, not as a basis for decisions. It detects a number or a name
-    that is not in the context, an added or dropped "not", and a statement most of whose words are not in the context. It
-    does not detect a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony. Texts
-    of any script are cut and compared; negations, opposites and endings are recognised in English only. A critique is only a
-    check for insults and a few patterns (``_critique``).
+    that is not in the context, an added or dropped "not", and a statement with mostly words that the context lacks. It does not
+    detect a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony. Texts of any
+    script are cut and compared; negations, opposites and endings are recognised in English only. A critique is only a check for
+    insults and a few patterns (``_critique``).
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not
