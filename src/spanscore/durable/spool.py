@@ -261,7 +261,10 @@ class SpoolFile:
     def _change(self, change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Iterable[RowKey]) -> None:
         remaining = iter(keys)
         while portion := list(islice(remaining, _PORTION)):
-            self._submit(Operation(lambda table, portion=portion: change(table, portion), lasting=True))
+            self._submit_change(change, portion)
+
+    def _submit_change(self, change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Sequence[RowKey]) -> None:
+        self._submit(Operation(lambda table: change(table, keys), lasting=True))
 
     def _submit(self, operation: Operation) -> None:
         with self._changed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -14,11 +13,17 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, Literal, NamedTuple
 
-from spanscore.core.files import ProcessLock, is_full
+from spanscore.core.files import (
+    DATABASE_ENDINGS,
+    ProcessLock,
+    is_full,
+    make_database_file,
+    make_database_private,
+)
 from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.durable.rows import PutResult, SpoolState
 from spanscore.durable.spool_table import ADDED, SCHEMA, Leases, SpoolBounds, SpoolTable, boot_ns, number_of
-from spanscore.errors import ConfigurationError, writing
+from spanscore.errors import ConfigurationError
 
 # --- opening: the file is created if it is missing, checked, and renamed if it is damaged ---
 
@@ -30,14 +35,12 @@ _OURS: Final = 0x73707370
 """``spsp``, SQLite's ``application_id`` of a spool, which identifies it among databases."""
 _BUSY_S: Final = 0.25
 """Seconds of one wait for a lock; longer waits consist of several."""
-_COMPANIONS: Final = ("", "-shm", "-wal")
 _LOG_PAGES: Final = 4_000
 """Size of the log at which it is merged into the file, 16 MB. With SQLite's 1,000 pages, a burst waits twice as long."""
 _CHECKED_WHOLE_BYTES: Final = 128_000_000
 """Size up to which a file is checked completely: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory, 4.5 s from disk. In
 a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is found when it is read.
 """
-_OTHER_USERS: Final = 0o077
 _COLUMN_NAMES: Final = "SELECT name FROM pragma_table_info('rows')"
 _MOVE_WAIT_S: Final = 10.0
 """Longest wait for another process that is renaming the damaged file, in seconds."""
@@ -53,11 +56,7 @@ def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         is_there = check_ours(connection, path)
-        for ending in _COMPANIONS:  # SQLite copies the mode of the first file; files of an older version may differ
-            with writing(f"spool: {path}{ending}"), suppress(FileNotFoundError):
-                companion = path.with_name(path.name + ending)
-                if companion.stat().st_mode & _OTHER_USERS:
-                    companion.chmod(0o600)
+        make_database_private(path, "spool")
         if not is_there:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
@@ -106,7 +105,7 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
         if damaged is None or _file_id(path) != damaged:
             return None
         aside = path.with_name(time.strftime(f"{path.name}.damaged-%Y%m%dT%H%M%S", time.gmtime()))
-        for ending in reversed(_COMPANIONS):  # the log first, or it would count as the log of the next file
+        for ending in reversed(DATABASE_ENDINGS):  # the log first, or it would count as the log of the next file
             with suppress(FileNotFoundError):
                 path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
         return aside
@@ -121,18 +120,6 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return stat.st_dev, stat.st_ino
-
-
-def _make_file(path: Path) -> None:
-    """Create the file, for its owner only. An existing file is not opened, because closing it releases SQLite's locks on it.
-
-    Raises:
-        ConfigurationError: the file cannot be created.
-    """
-    if path.exists() and not path.is_file():  # otherwise /dev/null would become readable only by its owner
-        raise ConfigurationError(f"spool: {path} cannot be written: it is not a file")
-    with writing(f"spool: {path}"), suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
@@ -419,7 +406,7 @@ class SpoolWriter:
 
     def _open(self, *, check: bool = False) -> SpoolTable:
         if self._table is None:
-            _make_file(self.path)
+            make_database_file(self.path, "spool")
             self._opened_as = _file_id(self.path)
             self._connection = _open_file(self.path, self.sync, check=check)
             self._table = SpoolTable(

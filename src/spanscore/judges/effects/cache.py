@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections import OrderedDict, deque
@@ -18,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from spanscore.core.context import set_inside
+from spanscore.core.files import make_database_file, make_database_private
 from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.core.threads import SerialThread, call_in_child
-from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited, writing
+from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited
 from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.limited import limiters_of
@@ -365,10 +365,7 @@ def _open_file(path: Path, lock_wait_s: float) -> sqlite3.Connection:
 def _connect(path: Path) -> sqlite3.Connection:
     import sqlite3
 
-    if path.exists() and not path.is_file():  # the chmod below would close /dev/null to all other users
-        raise ConfigurationError(f"cache: {path} cannot be written: it is no file")
-    with writing(f"cache: {path}"), suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    make_database_file(path, "cache")
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         _prepare(connection, path)
@@ -387,9 +384,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise ConfigurationError(f"cache: {path} is a database of another program; choose another file")
     if tables and read_int("PRAGMA user_version") != _VERSION:
         raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
-    for ending in ("", "-wal", "-shm"):  # SQLite gives new companions the mode of the file; old ones may have another
-        with writing(f"cache: {path}"), suppress(FileNotFoundError):
-            path.with_name(path.name + ending).chmod(0o600)
+    make_database_private(path, "cache")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last answers
     connection.execute("BEGIN IMMEDIATE")  # fails if the file cannot be written

@@ -29,7 +29,7 @@ _TYPE_PATTERNS = {
     "not_allowed": re.compile("invalid_api_key|api_key_invalid|permission_error|accessdenied|unrecognizedclient"),
 }
 """Error type → texts of providers and gateways that mean it."""
-_PARAMETER_PATTERNS: dict[str, re.Pattern[str]] = {
+_PARAMETERS: dict[str, re.Pattern[str]] = {
     "prompt_cache_key": re.compile("prompt_cache_key"),
     "cache_control": re.compile("cache_control"),
     "schema": re.compile(
@@ -40,14 +40,12 @@ _PARAMETER_PATTERNS: dict[str, re.Pattern[str]] = {
         r"\bparam=n\b|\bn (>|must be|is not|should be)|'n'|multiple (choices|completions|candidates)|candidate_?count"
     ),
 }
-_NOT_SUPPORTED = (
+_REFUSED = (
     "(?:unsupported|(?:not|n't).{0,4}(?:support|enabled|permitted|allowed|compatible)|deprecated|unrecogni[sz]ed|unknown"
     "|unexpected|extra_forbidden|only the default|only .{1,9} is allowed|cannot both be)"
 )
-_PARAMETER_PATTERNS |= {
-    setting: re.compile(
-        rf"\b(?:{names})\b.{{0,200}}{_NOT_SUPPORTED}|{_NOT_SUPPORTED}.{{0,200}}\b(?:{names})\b", re.DOTALL
-    )
+_PARAMETERS |= {
+    setting: re.compile(rf"\b(?:{names})\b.{{0,200}}{_REFUSED}|{_REFUSED}.{{0,200}}\b(?:{names})\b", re.DOTALL)
     for setting, names in {
         "system": r"messages\[\d+\]\.role|system.{0,3}(?:role|messages?|prompts?|instructions?)|role.{0,4}system"
         "|developer instruction",
@@ -98,9 +96,7 @@ class ProviderRefusal(NamedTuple):
         """The refused request parameter: ``schema``, ``n``, a cache parameter or one of ``SETTINGS``; None if unrecognised."""
         if self.status not in _PARAMETER_STATUSES or self.error_type not in (None, "no_such_model"):
             return None
-        return next(
-            (parameter for parameter, pattern in _PARAMETER_PATTERNS.items() if pattern.search(self.words)), None
-        )
+        return next((parameter for parameter, pattern in _PARAMETERS.items() if pattern.search(self.words)), None)
 
     @property
     def retry_after_s(self) -> float | None:
@@ -124,7 +120,7 @@ def find_refusal(exchange: Exchange) -> ProviderRefusal | None:
     error = exchange.json_body.get("error")
     status = _status(exchange.status) or (_status(error.get("code")) if isinstance(error, Mapping) else None)
     body = error or exchange.json_body
-    return None if status is None else ProviderRefusal(status, _error_text(body), exchange.headers, _find_names(body))
+    return None if status is None else ProviderRefusal(status, _error_text(body), exchange.headers, _names(body))
 
 
 def _find_in_exception(error: BaseException) -> ProviderRefusal | None:
@@ -134,9 +130,8 @@ def _find_in_exception(error: BaseException) -> ProviderRefusal | None:
         for attribute in ("status_code", "status", "code", "http_status"):
             if (status := _status(getattr(holder, attribute, None))) is not None:
                 body = getattr(error, "body", None) or getattr(error, "details", None) or str(error)
-                return ProviderRefusal(
-                    status, _error_text(body), getattr(response, "headers", None) or {}, _find_names(body)
-                )
+                headers = getattr(response, "headers", None) or {}
+                return ProviderRefusal(status, _error_text(body), headers, _names(body))
     return None
 
 
@@ -155,7 +150,7 @@ def _status(value: Any) -> int | None:
     return int(value) if isinstance(value, int) and 400 <= value < 600 else None  # noqa: PLR2004  (refusals, in HTTP)
 
 
-def _find_names(body: Any) -> str:
+def _names(body: Any) -> str:
     """Return the parameter and the code that an error body names, as text; empty without either."""
     error = body.get("error", body) if isinstance(body, Mapping) else {}
     names = ((name, error.get(name)) for name in ("param", "code")) if isinstance(error, Mapping) else ()
@@ -186,11 +181,7 @@ _UNAVAILABLE = 503
 _FIRST_REDIRECT = 300
 _LOAD_CLASSES = ("RateLimit", "Overloaded", "Throttl", "TooManyRequests", "ResourceExhausted")
 _CONNECTION_CLASSES = ("OSError", "Connect", "Unavailable", "ServiceBusy", "RemoteProtocol", "ReadError", "WriteError")
-_UNUSABLE_CLASSES = {
-    "LengthFinishReason": "cut",
-    "ContentFilterFinishReason": "declined",
-    "ContextOverflow": "too_long",
-}
+_UNUSABLE = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined", "ContextOverflow": "too_long"}
 """Part of an exception's class name → error type, for responses that OpenAI's client or LangChain rejects."""
 _MOST_CAUSES = 8
 """Most chained exceptions that are inspected; a chain may be a cycle."""
@@ -235,7 +226,7 @@ def _error_of_refusal(refusal: ProviderRefusal, text: str) -> JudgeError:
 
 def _error_without_refusal(classes: set[str], text: str, exchange: Exchange) -> JudgeError:
     """Return the error for a call without a refusal: the provider was not reached, or its answer is unusable."""
-    trouble = next((trouble for word, trouble in _UNUSABLE_CLASSES.items() if _has_word(classes, word)), None)
+    trouble = next((trouble for word, trouble in _UNUSABLE.items() if _has_word(classes, word)), None)
     if trouble is not None:
         return _error_with_tokens(text, trouble, exchange)
     if _has_word(classes, "Timeout"):

@@ -41,13 +41,11 @@ def read_tokens(usage: Any) -> Tokens:
     """
     if not isinstance(usage, Mapping) or not is_plausible(usage):
         return UNKNOWN
-    sent = _first_count(usage, _INPUT)
+    sent = _first(usage, _INPUT)
     details = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), Mapping)), usage)
-    cached = min(sent, _first_count(details, _CACHED))
-    written = _first_count(details, _CACHE_WRITE) or sum(
-        _first_count(details, (name,)) for name in _CACHE_WRITE_BY_TIME
-    )
-    return Tokens(sent, _first_count(usage, _OUTPUT), cached, min(sent - cached, written))
+    cached = min(sent, _first(details, _CACHED))
+    written = _first(details, _CACHE_WRITE) or sum(_first(details, (name,)) for name in _CACHE_WRITE_BY_TIME)
+    return Tokens(sent, _first(usage, _OUTPUT), cached, min(sent - cached, written))
 
 
 def is_plausible(usage: Mapping[str, Any]) -> bool:
@@ -68,11 +66,11 @@ def _is_count(value: Any) -> bool:
     return is_number and 0 <= value < _MOST_TOKENS and value == int(value)
 
 
-def _first_count(usage: Mapping[str, Any], names: tuple[str, ...]) -> int:
+def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int:
     return next((int(usage[name]) for name in names if usage.get(name) is not None), 0)
 
 
-_LIMIT_HEADERS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
+_LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
 _MOST_HEADER_CHARS = 100
 _FIRST_REDIRECT, _FIRST_REFUSAL = 300, 400
 _SHORTEST_S = 0.001
@@ -189,9 +187,7 @@ def use_exchange(exchange: Exchange) -> AbstractContextManager[None]:
 def rate_limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the rate-limit headers, names in lower case, without other headers."""
     texts = ((str(name).lower(), str(value)) for name, value in headers.items())
-    return {
-        name: value for name, value in texts if name.startswith(_LIMIT_HEADERS) and len(value) <= _MOST_HEADER_CHARS
-    }
+    return {name: value for name, value in texts if name.startswith(_LIMITS) and len(value) <= _MOST_HEADER_CHARS}
 
 
 CUT = "cut"

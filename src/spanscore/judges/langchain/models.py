@@ -132,7 +132,7 @@ def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
         key = key or (_PLACEHOLDER_KEY if provider.replace("-", "_").lower() in KEYS else None)
     if key is not None:
         arguments["api_key"] = SecretStr(key)
-    return _create_by_name(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
+    return _create(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
 
 
 def named_embeddings(name: str) -> Any:
@@ -142,12 +142,10 @@ def named_embeddings(name: str) -> Any:
         ConfigurationError: the provider is unknown.
         NotReadyError: a library is missing (the message has the ``pip install`` line).
     """
-    return _create_by_name(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
+    return _create(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
 
 
-def _create_by_name(
-    name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]
-) -> Any:
+def _create(name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]) -> Any:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
         return openai(openai_class, model, role, arguments)
@@ -169,16 +167,8 @@ def _create_by_name(
 _SALT = os.urandom(16)
 """Random salt of this process, so that hashes of two processes never match, and no key can be recovered from one."""
 _NAME_FIELDS = ("model_name", "model", "model_id", "deployment_name")
-_ADDRESS_FIELDS = (
-    "base_url",
-    "api_base",
-    "azure_endpoint",
-    "endpoint_url",
-    "endpoint",
-    "anthropic_api_url",
-    "host",
-    "url",
-)
+_URLS = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
+"""Fields that contain the address of a model."""
 _OWNER_FIELDS = ("openai_organization", "default_headers", "credentials_profile_name", "project")
 """Fields that, besides the key, distinguish two accounts at the same address."""
 
@@ -207,21 +197,8 @@ def model_name(model: Any) -> str:
     return next((name for name in names if isinstance(name, str) and name), type_name(model))
 
 
-_IMAGE_MODELS = (
-    *(
-        "gpt-4o",
-        "gpt-4.1",
-        "gpt-4-turbo",
-        "gpt-5",
-        "gpt-6",
-        "claude-",
-        "gemini-",
-        "gemma-3",
-        "gemma-4",
-        "llama-4",
-        "pixtral",
-    ),
-    *("llava", "vision", "-vl", "2.5vl"),
+_IMAGE_MODELS = re.compile(
+    r"gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-5|gpt-6|claude-|gemini-|gemma-3|gemma-4|llama-4|pixtral|llava|vision|-vl|2\.5vl"
 )
 """Parts of the names of models that read images, for models without a LangChain profile."""
 
@@ -237,8 +214,7 @@ def takes_images(model: Any) -> bool:
     stated = profile_of(model).get("image_inputs")
     if isinstance(stated, bool):
         return stated
-    name = model_name(model).lower()
-    return any(part in name for part in _IMAGE_MODELS)
+    return _IMAGE_MODELS.search(model_name(model).lower()) is not None
 
 
 def _provider(model: Any) -> str:
@@ -256,13 +232,10 @@ def _provider(model: Any) -> str:
 def _address(model: Any) -> str:
     """Return host, port and path of a model's endpoint; empty if unknown. Credentials and query of the URL are left out."""
     client = getattr(model, "root_client", None) or getattr(model, "client", None)
-    clients = (
-        client,
-        getattr(client, "_client", None),
-        getattr(client, "meta", None),
-    )  # OpenAI's, Anthropic's; boto3's
+    # The clients of OpenAI, Anthropic and boto3.
+    clients = (client, getattr(client, "_client", None), getattr(client, "meta", None))
     urls = [getattr(each, name, None) for name in ("base_url", "endpoint_url") for each in clients]
-    urls += [getattr(model, name, None) for name in _ADDRESS_FIELDS]
+    urls += [getattr(model, name, None) for name in _URLS]
     address = next((str(url) for url in urls if (isinstance(url, str) and url) or hasattr(url, "raw_path")), "")
     parts = urlsplit(address if "//" in address else f"//{address}")
     return f"{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"

@@ -94,9 +94,7 @@ class LexicalJudge:
         if prompt.applies_when is None:
             fields = answer(prompt)
         else:
-            fields = (
-                {"applies": 1, **answer(prompt)} if _condition_holds(prompt.applies_when, prompt) else {"applies": 0}
-            )
+            fields = {"applies": 1, **answer(prompt)} if _applies(prompt.applies_when, prompt) else {"applies": 0}
         return Reply(text=json.dumps(fields, ensure_ascii=False), model=self.model)
 
 
@@ -105,7 +103,7 @@ def is_offline(judge: Judge | None) -> bool:
     return judge is not None and isinstance(unwrapped(judge), LexicalJudge)
 
 
-def _condition_holds(condition: str, prompt: Prompt) -> bool:
+def _applies(condition: str, prompt: Prompt) -> bool:
     """Whether at least half of the condition's words are in the evidence, apart from words that name the exchange itself."""
     exchange = frozenset(words(_EXCHANGE_WORDS).content)
     wanted = words(condition)
@@ -500,7 +498,7 @@ _REQUEST_STEMS = frozenset(
     {"tell", "know", "pleas", "want", "need", "thank", "hello", "hi", "say", "said", "explain", "giv"}
 )
 """Stems of words that make a request, and do not belong to its topic."""
-_TOPIC_SHARE = 0.5
+_ON_TOPIC = 0.5
 """Share of a topic's words from which on a text has the topic."""
 
 
@@ -512,7 +510,7 @@ def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
 def _check_refusal(prompt: Prompt) -> Mapping[str, Any]:
     topic = text_in(prompt, "topic")
     replies = [
-        reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _topic_share(topic, turn) >= _TOPIC_SHARE
+        reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _topic_share(topic, turn) >= _ON_TOPIC
     ]
     return {"refused_to_answer": any(_REFUSAL.search(reply) for reply in replies)}
 
@@ -522,7 +520,7 @@ def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
     allowed = [str(topic) for topic in prompt.evidence.get("reference_topics", ())]
     return {
         "classifications": [
-            any(max(_topic_share(topic, other), _topic_share(other, topic)) >= _TOPIC_SHARE for other in allowed)
+            any(max(_topic_share(topic, other), _topic_share(other, topic)) >= _ON_TOPIC for other in allowed)
             for topic in map(str, prompt.evidence.get("topics", ()))
         ]
     }

@@ -47,11 +47,9 @@ _END = re.compile(rf"(?<=[.!?…؟])[\"')\]]*\s+(?={_BEGINS})|(?<=[。！？｡�
 _ABBREVIATION = re.compile(r"\b(?:dr|mr|mrs|ms|st|no|vs|e\.g|i\.e|etc|approx|fig|jr|sr|[A-Z])\.$", re.IGNORECASE)
 _CJK = r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Characters of Japanese and Chinese, which have no blank between words."""
-_VOWEL_SIGNS = (
-    r"\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
-)
+_VOWELS = r"\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
 """Vowel signs that are part of an Arabic, Indian or Thai word, and are not letters to a regular expression."""
-_LETTER = rf"(?:[^\W\d_{_CJK}]|[{_VOWEL_SIGNS}])"
+_LETTER = rf"(?:[^\W\d_{_CJK}]|[{_VOWELS}])"
 _TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[{_CJK}]|{_LETTER}+(?:['’]{_LETTER}+)*|[.,;:!?()]")
 
 
@@ -145,7 +143,7 @@ def words(text: str) -> Words:
     numbers = [_digits(token) for token in lowered]
     names = {_stem(word) for word in _find_names(tokens, lowered)}
     return Words(
-        content=tuple(_stem(word) for word in lowered if _is_content_word(word)),
+        content=tuple(_stem(word) for word in lowered if _is_content(word)),
         numbers=frozenset(number for number in numbers if number is not None) - _VAGUE_NUMBERS,
         names=frozenset(names),
         denied=frozenset(_negated_stems(lowered)),
@@ -160,7 +158,7 @@ def is_akin(stem: str, other: str) -> bool:
     return shared >= 4 and stem[:shared] == other[:shared]  # noqa: PLR2004  (unrelated words share shorter beginnings)
 
 
-def _is_content_word(word: str) -> bool:
+def _is_content(word: str) -> bool:
     """Whether a word is a content word: not a number, function word, negation or punctuation."""
     return word[0].isalpha() and _digits(word) is None and word not in _STOP and not _is_negation(word)
 
@@ -172,9 +170,7 @@ def _is_negation(word: str) -> bool:
 def _find_names(tokens: list[str], lowered: list[str]) -> list[str]:
     """Return capitalised words, except the first of a sentence, which is always capitalised."""
     pairs = zip(tokens, lowered, [".", *tokens], strict=False)
-    return [
-        word for token, word, before in pairs if token[0].isupper() and before not in ".!?" and _is_content_word(word)
-    ]
+    return [word for token, word, before in pairs if token[0].isupper() and before not in ".!?" and _is_content(word)]
 
 
 def _negated_stems(lowered: list[str]) -> list[str]:
@@ -195,7 +191,7 @@ def _stems_in_reach(lowered: list[str]) -> list[str]:
     for word in lowered:
         if not word[0].isalnum() or len(stems) == _REACH:
             break
-        if _is_content_word(word):
+        if _is_content(word):
             stems.append(_stem(word))
     return stems
 
@@ -252,17 +248,15 @@ def find_objection(statement: str, context: str) -> str | None:
     return _find_denial(claim, best) or _find_opposite(claim, best)
 
 
-def _find_denial(claim: Words, passage: Words) -> str | None:
-    if any(has_akin(stem, passage.denied) for stem in claim.denied):
+def _find_denial(claim: Words, text: Words) -> str | None:
+    if any(has_akin(stem, text.denied) for stem in claim.denied):
         return None  # both deny the same
-    only_denied = (
-        stem for stem in claim.affirmed if has_akin(stem, passage.denied) and not has_akin(stem, passage.affirmed)
-    )
+    only_denied = (stem for stem in claim.affirmed if has_akin(stem, text.denied) and not has_akin(stem, text.affirmed))
     if denied := sorted(only_denied):
         return f"The context denies it: {', '.join(denied)}."
-    if denied := sorted(stem for stem in claim.denied if has_akin(stem, passage.affirmed)):
+    if denied := sorted(stem for stem in claim.denied if has_akin(stem, text.affirmed)):
         return f"The context affirms it, the statement denies it: {', '.join(denied)}."
-    return "The statement denies something, the context does not." if claim.denied and not passage.denied else None
+    return "The statement denies something, the context does not." if claim.denied and not text.denied else None
 
 
 def _find_opposite(claim: Words, passage: Words) -> str | None:
