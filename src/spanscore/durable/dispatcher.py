@@ -91,9 +91,14 @@ class UnitEncoder:
             for name, value in attributes.items()
             if semconv.is_content(name) or (name == semconv.CONVERSATION_ID and not is_ours)
         }
-        if redactor is not None:
-            return {**attributes, **redacted_content(content, redactor)}
-        return {**attributes, **{name: without_image_bytes(value) for name, value in content.items()}}
+        return {**attributes, **_without_private_parts(content, redactor)}
+
+
+def _without_private_parts(content: Mapping[str, Any], redactor: Redactor | None) -> Mapping[str, Any]:
+    """Return redacted content; without a redactor, content without the bytes of images."""
+    if redactor is not None:
+        return redacted_content(content, redactor)
+    return {name: without_image_bytes(value) for name, value in content.items()}
 
 
 class Dispatcher:
