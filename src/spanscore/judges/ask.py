@@ -322,8 +322,8 @@ def read(
         output: model of the answer. A class method ``from_plain_text(text, evidence)``, if any, reads an answer without an
             object of the judge's own, thoughts left out, or returns None.
         evidence: the evidence that the judge was shown.
-        repaired: whether the text is the repair of an unreadable answer. Then an object that is the whole text may be a
-            quotation without a sentence, too.
+        repaired: whether the text is the repair of an unreadable answer. Then an object that is the whole text is a quotation
+            even without a sentence.
     """
     parts = _parse_answer(text, output)
     if parts is None or "}" in parts.prose:
