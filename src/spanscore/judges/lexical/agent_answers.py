@@ -86,7 +86,7 @@ def _row(call: _Call, fault: str | None) -> dict[str, Any]:
     }
 
 
-def _spaced(name: str) -> str:
+def _as_words(name: str) -> str:
     """Return a tool's name as words: ``find_departures`` and ``findDepartures`` as ``find departures``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", name).casefold()
 
@@ -98,7 +98,7 @@ def _judge_selection(prompt: Prompt) -> Mapping[str, Any]:
     every call is right.
     """
     offered = {str(tool["name"]): tool for tool in prompt.evidence.get("tools", ())}
-    texts = {name: f"{_spaced(name)} {tool.get('description', '')}" for name, tool in offered.items()}
+    texts = {name: f"{_as_words(name)} {tool.get('description', '')}" for name, tool in offered.items()}
     calls = [*_calls(prompt)]
     unused = {name: text for name, text in texts.items() if all(call.tool != name for call in calls)}
     return {"calls": [_row(call, _other_tool(call, texts, unused)) for call in calls]}
@@ -126,10 +126,10 @@ def _judge_arguments(prompt: Prompt) -> Mapping[str, Any]:
     A value without numbers is also right if one of these texts contains it literally.
     """
     definitions = {str(tool["name"]): str(tool.get("parameters", "")) for tool in prompt.evidence.get("tools", ())}
-    return {"calls": [_row(call, _unfounded(call, definitions.get(call.tool, ""))) for call in _calls(prompt)]}
+    return {"calls": [_row(call, _objection(call, definitions.get(call.tool, ""))) for call in _calls(prompt)]}
 
 
-def _unfounded(call: _Call, schema: str) -> str | None:
+def _objection(call: _Call, schema: str) -> str | None:
     """Return the objection to the first value that is neither in earlier messages nor in the schema; None without one."""
     context = f"{call.before}\n{schema}"
     for value in _leaves(call.args):
@@ -195,7 +195,7 @@ def _judge_plan(prompt: Prompt) -> Mapping[str, Any]:
         steps, calls = _plan_in(messages[index]), _calls_from(messages[index:])
         if len(steps) >= _SEVERAL and (calls or not calls_tools):
             made = [
-                words(f"{_spaced(str(call['name']))} {' '.join(map(str, _leaves(call['args'])))}") for call in calls
+                words(f"{_as_words(str(call['name']))} {' '.join(map(str, _leaves(call['args'])))}") for call in calls
             ]
             return {"parts": [_step(step, made) for step in steps]}
     return {"parts": []}
