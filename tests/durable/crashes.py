@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.durable.asked import Asked, key
 
 from spanscore.durable.rows import PutResult, SpoolRow
-from spanscore.durable.spool import inspected
+from spanscore.durable.spool import inspect_spool
 
 __all__ = ["Crashes", "crashed"]
 
@@ -115,7 +115,7 @@ class _Life:
             self._asked.file.done([ended.key])
 
     def is_over(self) -> bool:
-        return inspected(self._path).state.depth == 0
+        return inspect_spool(self._path).state.depth == 0
 
     def _kept(self, number: int, own: bool, put: PutResult, _: str | None) -> None:
         if put is PutResult.KEPT:

@@ -29,7 +29,7 @@ class Way:
         batch = self.outgoing.batch(self.now_s)
         if batch is None:
             return 0
-        self.outgoing.took(batch, answer, self.now_s)
+        self.outgoing.settle(batch, answer, self.now_s)
         return len(batch.payloads)
 
     def until_due(self) -> float:
@@ -78,7 +78,7 @@ def test_only_the_copy_that_is_at_fault_is_given_up(answer: BackendAnswer) -> No
         batch = way.outgoing.batch(way.now_s)
         if batch is not None:
             bad = any(payload.raw == bytes([5]) for payload in batch.payloads)
-            way.outgoing.took(batch, answer if bad else OK, way.now_s)
+            way.outgoing.settle(batch, answer if bad else OK, way.now_s)
 
     assert way.delivered == {**dict.fromkeys(range(8)), 5: answer.error}
 

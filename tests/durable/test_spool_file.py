@@ -8,7 +8,7 @@ from contextlib import closing
 from tests.durable.asked import key
 
 from spanscore.durable.rows import PutResult, RowKey
-from spanscore.durable.spool import inspected
+from spanscore.durable.spool import inspect_spool
 from spanscore.durable.spool_writer import make_tables
 
 
@@ -65,7 +65,7 @@ def test_a_row_whose_scores_are_exported_is_in_no_figure_and_is_taken_as_such(sp
     one.put(1, own=True)
     one.keep(1)
     one.mark_sent(1)
-    state = inspected(path).state
+    state = inspect_spool(path).state
     one.give_back(1)
 
     (row,) = other.take()
@@ -127,6 +127,6 @@ def test_messages_of_sinks_are_counted_apart_from_units(spool, path):
     spool().put(1)
     for number in (1, 2):
         spool().put(number, kind="webhook")
-    state = inspected(path).state
+    state = inspect_spool(path).state
 
     assert (state.depth, state.messages) == (1, {"webhook": 2})

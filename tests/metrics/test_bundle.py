@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,19 @@ def test_each_juror_is_asked_about_the_whole_bundle() -> None:
 def answering(request: dict[str, Any]) -> str:
     names = [name for name in WHOLE if f'"{name}"' in json.dumps(request["messages"]).replace("\\", "")]
     return json.dumps({name: WHOLE[name] for name in names})
+
+
+def test_the_tokens_that_one_question_wrote_to_a_cache_are_shared_too() -> None:
+    class Caching(ScriptedJudge):
+        async def ask(self, prompt: Prompt) -> Reply:
+            reply = await super().ask(prompt)
+            return replace(reply, input_tokens=300, cached_input_tokens=50, cache_write_tokens=200)
+
+    judge = Caching([{"step": "judge_criteria", "output": WHOLE}])
+    calls = [call for score in scored(critics(judge)) for call in score.usage.calls]
+
+    assert sum(call.cached_input_tokens for call in calls) == 50
+    assert sum(call.cache_write_tokens for call in calls) == 200
 
 
 def test_live_traffic_and_evaluate_ask_one_question_and_share_its_cost() -> None:

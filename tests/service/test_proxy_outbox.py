@@ -59,7 +59,7 @@ class Backend:
             self.now_s = max(self.now_s, due_s)
             batch = self.outbox.batch(self.now_s)
             assert batch is not None
-            self.outbox.took(batch, self.post(batch), self.now_s)
+            self.outbox.settle(batch, self.post(batch), self.now_s)
         self.now_s = until_s
 
 

@@ -21,7 +21,7 @@ from tests.service.backend import RawBackend, Reply
 from spanscore import OnlineScorer
 from spanscore.config import Capture, Outputs, Spool
 from spanscore.durable.sink_outbox import SinkOutboxState
-from spanscore.durable.spool import inspected
+from spanscore.durable.spool import inspect_spool
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.outputs.http_sink import Destination
 from spanscore.outputs.webhook import WebhookSink
@@ -225,9 +225,9 @@ def test_messages_on_a_disk_are_sent_by_the_next_process_once(receiver: RawBacke
     with a_line(outputs=webhook(dead_endpoint()), spool=spool) as (scorer, _):
         ask(scorer, 3)
         until("the rows", lambda: counts(scorer) == (0, 3, 0))
-        until("the units to leave", lambda: inspected(Path(spool.path)).state.depth == 0)
+        until("the units to leave", lambda: inspect_spool(Path(spool.path)).state.depth == 0)
 
-        assert inspected(Path(spool.path)).state.messages == {"webhook": 3}
+        assert inspect_spool(Path(spool.path)).state.messages == {"webhook": 3}
 
     with a_line(outputs=webhook(receiver.endpoint), spool=spool) as (scorer, _):
         until("the messages", lambda: counts(scorer) == (3, 0, 0))

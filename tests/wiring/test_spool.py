@@ -13,7 +13,7 @@ from tests.servers.server import poll
 
 from spanscore import Rule, session
 from spanscore.config import Compare, Limits, Outputs, RemoteScoring, RuleCondition, Sampling, Sessions, Spool
-from spanscore.durable.spool import inspected, retry_dead_letters
+from spanscore.durable.spool import inspect_spool, retry_dead_letters
 from spanscore.errors import ConfigurationError
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.scorer import pipeline_of
@@ -271,7 +271,7 @@ def test_a_worker_scores_the_metrics_that_it_has_and_leaves_the_others(path):
             assert identity_holds(worker)
 
     assert [{score.metric for score in sink.scores} for sink in sinks] == [{"second"}, {"grounded"}]
-    assert [(row.metric, row.units) for row in inspected(path).waiting] == [("third", 3)]
+    assert [(row.metric, row.units) for row in inspect_spool(path).waiting] == [("third", 3)]
 
 
 def test_kept_scores_are_emitted_by_a_worker_without_their_metric(path):
@@ -292,7 +292,7 @@ def test_a_metric_that_no_worker_has_expires_and_is_counted(path):
     delegated(path, 1, Grounded(), Grounded("only_there"))
     with a_worker(path) as (worker, _):
         ended(worker, 1)
-        until("it to be left", lambda: [row.metric for row in inspected(path).waiting] == ["only_there"])
+        until("it to be left", lambda: [row.metric for row in inspect_spool(path).waiting] == ["only_there"])
         with sqlite3.connect(path) as file:
             file.execute("UPDATE rows SET put_ns = 0")
         outcomes = ended(worker, 1, "only_there")

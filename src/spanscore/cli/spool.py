@@ -11,7 +11,7 @@ import typer
 from spanscore.cli._options import option_parser
 from spanscore.core.printable import TextTable, format_age, format_bytes, format_duration, parse_duration
 from spanscore.core.terminal import Terminal
-from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
+from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspect_spool, retry_dead_letters
 from spanscore.durable.spool_table import MOST_CRASHES
 
 _SHOWN = 20
@@ -43,13 +43,13 @@ def spool(
     Content is never printed: a dead letter is shown by its ids, age and reason. A lease of another machine, or of an earlier
     boot, counts as valid. Other processes can use the spool at the same time. The exit code is 2 if the file is not a spool.
     """
-    inspected(file)  # a file that is not a spool stays unchanged
+    inspect_spool(file)  # a file that is not a spool stays unchanged
     notes = []
     if again:
         notes.append(f"{retry_dead_letters(file):,} will be tried again")
     if older is not None:
         notes.append(f"{drop_older(file, older):,} older than {format_duration(older)} deleted")
-    inspection = inspected(file)
+    inspection = inspect_spool(file)
     if as_json:
         typer.echo(json.dumps({**_plain(inspection), "notes": notes}, indent=2))
     else:

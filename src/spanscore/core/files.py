@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TextIO, TypeAlias
 
 from spanscore.core.codecs.text import json_in
 from spanscore.core.log import log_once
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, writing
 
 # --- process lock ---------------------------------------------------------------------------------------------------
 
@@ -88,6 +88,41 @@ def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iter
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+# --- database file --------------------------------------------------------------------------------------------------
+
+DATABASE_ENDINGS: Final = ("", "-shm", "-wal")
+"""Endings of the names of an SQLite file and its companions."""
+_OTHER_USERS: Final = 0o077
+
+
+def make_database_file(path: Path, key: str) -> None:
+    """Create an SQLite file for its owner only. An existing file is not opened: closing it would release SQLite's locks.
+
+    Args:
+        key: key of the setting, for messages.
+
+    Raises:
+        ConfigurationError: the file cannot be created, or the path is not one of a regular file, such as ``/dev/null``.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{key}: {path} cannot be written: it is no file")
+    with writing(f"{key}: {path}"), suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def make_database_private(path: Path, key: str) -> None:
+    """Let only the owner read an SQLite file and its companions, to which SQLite gives the file's mode when it creates them.
+
+    Raises:
+        ConfigurationError: the mode of a file cannot be changed.
+    """
+    for ending in DATABASE_ENDINGS:
+        file = path.with_name(path.name + ending)
+        with writing(f"{key}: {file}"), suppress(FileNotFoundError):
+            if file.stat().st_mode & _OTHER_USERS:
+                file.chmod(0o600)
 
 
 # --- line file ------------------------------------------------------------------------------------------------------

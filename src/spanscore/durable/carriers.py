@@ -21,12 +21,12 @@ from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 
 _PATH: Final = "/v1/traces"
 _PROTOBUF: Final = "application/x-protobuf"
-_IN_MEMORY: Final = 64
+_MOST_IN_MEMORY: Final = 64
 """Maximum number of copies in memory: the number that fits into one request."""
 
 
 class HttpCarrier:
-    """The part that carriers over HTTP share: an outbox, and a thread that posts its batches.
+    """Base of carriers over HTTP: an outbox, and a thread that posts its batches.
 
     Args:
         client: connection to the receiver; closed with the carrier.
@@ -54,7 +54,7 @@ class HttpCarrier:
 
 
 class OtlpCarrier(HttpCarrier):
-    """A ``Carrier`` to a ``spanscore serve``, by OTLP over HTTP; every copy is repeated until it has an answer.
+    """A ``Carrier`` to a ``spanscore serve``, by OTLP over HTTP; every copy is sent again until it has an answer.
 
     Raises:
         ConfigurationError: the settings have no endpoint or no token file.
@@ -63,9 +63,8 @@ class OtlpCarrier(HttpCarrier):
     def __init__(self, settings: RemoteScoring) -> None:
         if settings.endpoint is None or settings.token_file is None:
             raise ConfigurationError("remote_scoring has no endpoint and token_file: give both")
-        self._endpoint, self._token_file = settings.endpoint, settings.token_file
-        self._settings = settings
-        client = OtlpClient(self._endpoint, key="remote_scoring.endpoint", timeout_s=settings.timeout)
+        self._token_file, self._shown = settings.token_file, settings.shown
+        client = OtlpClient(settings.endpoint, key="remote_scoring.endpoint", timeout_s=settings.timeout)
         super().__init__(client, Outbox(COPIES), self._post, "spanscore-remote")
 
     def begin(self) -> None:
@@ -88,7 +87,7 @@ class OtlpCarrier(HttpCarrier):
         if not answer.is_success:
             log_once(
                 f"remote_scoring {answer.error}",
-                f"units cannot be handed over to {self._settings.shown}: {answer.error}; units wait; if "
+                f"units cannot be handed over to {self._shown}: {answer.error}; units wait; if "
                 "more than limits.queue_size wait, further units end as queue_full",
             )
         return answer
@@ -108,7 +107,7 @@ class SpooledCarrier:
         spool: stores the copies; other processes may share it. Not closed with the carrier.
         inner: sends the copies; closed with the carrier.
         kind: kind of the rows in the spool that this carrier stores and sends.
-        lost: called with an answered copy that was lost later, and its outcome. Called on any thread.
+        lost: called with a copy that was lost after its answer, and the outcome. Called on any thread.
     """
 
     def __init__(
@@ -120,23 +119,23 @@ class SpooledCarrier:
         self._lost = lost
         self._lock = Lock()
         self._sending: set[RowKey] = set()
-        self._is_taking = False  # a query for rows runs
-        self._take_again = False  # a further query is due after it
+        self._is_querying = False
+        self._query_again = False  # whether a further query follows the running one
         self._closed = False
 
     def begin(self) -> None:
         """Send the copies of processes that have ended."""
         self._inner.begin()
-        self._take_more()
+        self._query_rows()
 
     def send(self, copy: UnitCopy, on_delivery: OnDelivery) -> None:
         """Store a copy; ``on_delivery`` is called after the commit."""
         key = RowKey(*copy.key, copy.revision, self._kind)
-        self._spool.put(key, copy.request, lambda put, why: self._kept(on_delivery, put, why), own=False)
+        self._spool.put(key, copy.request, lambda put, why: self._on_put(on_delivery, put, why), own=False)
 
     def has_arrived(self) -> bool:
         """Return whether the spool has no copies that this process could send."""
-        return not (self._sending or self._is_taking or self._take_again)
+        return not (self._sending or self._is_querying or self._query_again)
 
     def state(self) -> str:
         """Return the fault of the disk, or the latest failure to send, in a few words; empty without either."""
@@ -150,48 +149,49 @@ class SpooledCarrier:
             left = [*self._sending]
         self._spool.give_back(left)
 
-    def _kept(self, on_delivery: OnDelivery, put: PutResult, why: str | None) -> None:
+    def _on_put(self, on_delivery: OnDelivery, put: PutResult, why: str | None) -> None:
         if put in (PutResult.KEPT, PutResult.KNOWN):
-            self._take_more()
+            self._query_rows()
             on_delivery(None)
         else:
             on_delivery(why or str(put))
 
-    def _take_more(self) -> None:
-        """Lease copies up to the maximum in memory, with one query at a time; count copies that are too old."""
+    def _query_rows(self) -> None:
+        """Lease rows up to the maximum in memory, with one query at a time; and rows that are too old, to count them."""
         if self._spool.state().expired:
-            self._spool.take(_IN_MEMORY, self._kind, self._took_expired, ended_only=True)
+            self._spool.take(_MOST_IN_MEMORY, self._kind, self._count_expired, ended_only=True)
         with self._lock:
-            self._take_again = True
-            if self._is_taking or self._closed or len(self._sending) >= _IN_MEMORY:
+            self._query_again = True
+            if self._is_querying or self._closed or len(self._sending) >= _MOST_IN_MEMORY:
                 return
-            self._is_taking, self._take_again = True, False
-            room = _IN_MEMORY - len(self._sending)
-        self._spool.take(room, self._kind, self._took)
+            self._is_querying, self._query_again = True, False
+            room = _MOST_IN_MEMORY - len(self._sending)
+        self._spool.take(room, self._kind, self._send_rows)
 
-    def _took(self, rows: list[SpoolRow]) -> None:
+    def _send_rows(self, rows: list[SpoolRow]) -> None:
         with self._lock:
-            self._is_taking = False
+            self._is_querying = False
             self._sending |= {row.key for row in rows}
-            more = bool(rows) or self._take_again
+            more = bool(rows) or self._query_again
         for row in rows:
             copy = _copy(row)
-            self._inner.send(copy, partial(self._answered, row.key, copy))
+            self._inner.send(copy, partial(self._on_answer, row.key, copy))
         if more:
-            self._take_more()
+            self._query_rows()
 
-    def _took_expired(self, rows: list[SpoolRow]) -> None:
+    def _count_expired(self, rows: list[SpoolRow]) -> None:
+        """Report rows that are too old as lost, and delete them."""
         for row in rows:
             self._lost(_copy(row), Outcome.EXPIRED)
         self._spool.done([row.key for row in rows])
 
-    def _answered(self, key: RowKey, copy: UnitCopy, reason: str | None) -> None:
+    def _on_answer(self, key: RowKey, copy: UnitCopy, reason: str | None) -> None:
         if reason is not None:
             self._lost(copy, Outcome.QUEUE_FULL)
         self._spool.done([key])
         with self._lock:
             self._sending.discard(key)
-        self._take_more()
+        self._query_rows()
 
 
 def _copy(row: SpoolRow) -> UnitCopy:

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.cimpl import Producer
 
-_WANTED: Final[Mapping[str, Any]] = {
+_DEFAULTS: Final[Mapping[str, Any]] = {
     "partitioner": "fnv1a",  # as the Collector's exporter, so that all spans of a trace are in one partition
     "message.timeout.ms": 0,  # no timeout, because the caller bounds the waiting messages
     "message.max.bytes": 1_000_000_000,  # no limit here, because the broker has a limit
     "compression.type": "lz4",
 }
 _POLL_S: Final = 1.0
-_AWAY: Final = "no broker answers"
-_WORDS: Final[Mapping[str, str]] = {
-    "_ALL_BROKERS_DOWN": _AWAY,
+_UNREACHABLE: Final = "no broker answers"
+_FAULT_TEXTS: Final[Mapping[str, str]] = {
+    "_ALL_BROKERS_DOWN": _UNREACHABLE,
     "_AUTHENTICATION": "the brokers refuse name or password",
     "_RESOLVE": "the brokers' host names cannot be resolved",
     "_SSL": "TLS failed",
-    "_TRANSPORT": _AWAY,
+    "_TRANSPORT": _UNREACHABLE,
     "_UNKNOWN_TOPIC": "there is no such topic",
     "MSG_SIZE_TOO_LARGE": "too large for the topic",
     "RECORD_LIST_TOO_LARGE": "too large for the topic",
@@ -58,20 +58,20 @@ class KafkaCarrier:
             import confluent_kafka  # noqa: F401  (only whether it is there)
         except ImportError as error:
             raise MissingExtraError("confluent-kafka", "kafka") from error
-        self._config = {**_WANTED, **config, "error_cb": self._record_error}
+        self._config = {**_DEFAULTS, **config, "error_cb": self._record_error}
         self._topic = topic
         self._producer: Producer | None = None
         self._thread: Thread | None = None
         self._lock = Lock()
         self._fault = ""
         self._over = False
-        call_in_child(self, KafkaCarrier._keep_client)
+        call_in_child(self, KafkaCarrier._leak_client)
 
     def begin(self) -> None:
         """Do nothing, because the copies of a process end with it."""
 
-    def _keep_client(self) -> None:
-        """Never destroy the parent's client in a child, because that would wait for threads that the child does not have."""
+    def _leak_client(self) -> None:
+        """Keep the parent's client alive in a child for ever: its destruction would wait for threads that the child lacks."""
         if self._producer is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
@@ -85,8 +85,8 @@ class KafkaCarrier:
             on_delivery("this process ends")
             return
         try:
-            self._ready().produce(
-                self._topic, value, key, on_delivery=partial(self._delivered, on_delivery), timestamp=written_ms
+            self._start_producer().produce(
+                self._topic, value, key, on_delivery=partial(self._on_delivered, on_delivery), timestamp=written_ms
             )
         except BufferError:
             on_delivery("too many messages wait for the brokers")
@@ -114,7 +114,8 @@ class KafkaCarrier:
         # fork, which lacks its threads: that crashes or never ends.
         self._producer = None
 
-    def _ready(self) -> Producer:
+    def _start_producer(self) -> Producer:
+        """Return the client; create it and its polling thread at the first call."""
         with self._lock:
             if self._producer is None:
                 # Import from the defining module, because an instrumentation may replace the package's name, and trace these
@@ -123,14 +124,14 @@ class KafkaCarrier:
 
                 self._producer = Producer(self._config)
             if self._thread is None:
-                self._thread = start_daemon(self._listen, "spanscore-remote", self._producer)
+                self._thread = start_daemon(self._poll, "spanscore-remote", self._producer)
             return self._producer
 
-    def _listen(self, producer: Producer) -> None:
+    def _poll(self, producer: Producer) -> None:
         while not self._over:
             producer.poll(_POLL_S)
 
-    def _delivered(self, on_delivery: OnDelivery, error: KafkaError | None, _: object) -> None:
+    def _on_delivered(self, on_delivery: OnDelivery, error: KafkaError | None, _: object) -> None:
         if self._over:
             return
         self._fault = ""
@@ -139,7 +140,7 @@ class KafkaCarrier:
         on_delivery(self._fault or None)
 
     def _record_error(self, error: KafkaError) -> None:
-        self._fault = _WORDS.get(error.name(), error.name())
+        self._fault = _FAULT_TEXTS.get(error.name(), error.name())
         log_once(
             f"remote_scoring kafka {self._fault}",
             f"nothing can be written to the topic {self._topic}: {self._fault}; units wait; if more than "

@@ -1,4 +1,4 @@
-"""Sends units to another process for scoring: makes redacted copies, and hands them to a carrier."""
+"""Remote scoring in the application: redacted copies of units are made, and handed to a carrier."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Queue, Redactor
 from spanscore.samples.redaction import redact_content
 
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 _AT_ONCE: Final = 4
 """Units that are encoded concurrently, so that a hanging redactor delays no other unit."""
 
@@ -36,11 +36,11 @@ class UnitEncoder:
     """Makes the copies of units. Thread-safe.
 
     Attributes:
-        redactor: applied to all content; if it raises, returns no text or hangs, the unit is not sent.
-        samples: makes, redacts and filters the samples of a unit.
+        redactor: applied to all content; if it raises, returns no text or hangs, the unit is not sent. None = no redactor.
+        samples: returns the samples of a unit, redacted and filtered.
         filters: whether there is a filter; a unit that it rejects is not sent.
-        dimensions: key of the metadata → values by which sums are grouped; no other value is sent.
-        images: whether copies have the bytes of images; never with a redactor.
+        dimensions: key of the metadata → values by which sums are grouped; other values of these keys are not sent.
+        images: whether copies contain the bytes of images, if there is no redactor.
         box: runs the functions of the user.
         resource: returns the resource of the application.
     """
@@ -54,7 +54,7 @@ class UnitEncoder:
     resource: Callable[[], Mapping[str, Any]]
 
     async def encode(self, sampled: SampledUnit) -> UnitCopy | Samples:
-        """Return the copy of a unit, or the reason for its absence. Call on the loop thread."""
+        """Return the copy of a unit, or ``Samples`` with the reason if the unit is not sent. Call on the loop thread."""
         if not self.box.has_hooks:
             return self._encode(sampled)
         try:
@@ -95,6 +95,7 @@ class UnitEncoder:
 
 
 def _without_private_parts(content: Mapping[str, Any], redactor: Redactor | None) -> Mapping[str, Any]:
+    """Return redacted content; without a redactor, content without the bytes of images."""
     if redactor is not None:
         return redact_content(content, redactor)
     return {name: without_image_bytes(value) for name, value in content.items()}
@@ -104,9 +105,9 @@ class Dispatcher:
     """Encodes units on the loop, and hands the copies to a carrier. Has the methods of the engine.
 
     Args:
-        queue: has the places of the units; a place is kept until the copy is answered.
+        queue: the queue in which each unit has a place until its copy is answered.
         post: posts the end of a unit to the span thread. Called on any thread.
-        where: address of the scoring process, for people.
+        where: address of the scoring process, for messages.
     """
 
     def __init__(
@@ -118,10 +119,10 @@ class Dispatcher:
         self._carrier = carrier
         self._where = where
         self._waiting: deque[SampledUnit] = deque()
-        self._makers: set[asyncio.Task[None]] = set()
+        self._encoding_tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._lock = Lock()
-        self._sent = self._answered_for = 0
+        self._sent = self._answered = 0
 
     def begin(self) -> None:
         """Send the copies that processes have left behind. Raises ``ConfigurationError`` if no copy can be sent."""
@@ -140,29 +141,29 @@ class Dispatcher:
         """Wait until every delegated unit has reached the scoring process. Call on any thread but the loop's."""
         until = monotonic() + timeout_s
         while not (has_arrived := self._carrier.has_arrived()) and monotonic() < until:
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
         return has_arrived
 
     def notes(self) -> list[str]:
         """Return rows for ``status()``. Thread-safe."""
-        waiting, trouble = self._sent - self._answered_for, self._carrier.state()
+        waiting, trouble = self._sent - self._answered, self._carrier.state()
         wait = f"; {waiting:,} wait to be accepted there" if waiting else ""
         return [f"units are sent to {self._where} for scoring{wait}{f' ({trouble})' if trouble else ''}"]
 
     def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         self._waiting.extend(sampled)
         start = asyncio.get_running_loop().create_task
-        while len(self._makers) < min(_AT_ONCE, len(self._waiting)) and not self._stopped:
-            self._makers.add(start(self._make_all(), context=suppressed_context()))
+        while len(self._encoding_tasks) < min(_AT_ONCE, len(self._waiting)) and not self._stopped:
+            self._encoding_tasks.add(start(self._encode_waiting(), context=suppressed_context()))
 
-    async def _make_all(self) -> None:
+    async def _encode_waiting(self) -> None:
         try:
             while self._waiting and not self._stopped:
                 await self._hand_over(self._waiting.popleft())
                 yield_gil()
                 await asyncio.sleep(0)  # judges of another scorer of this process share the loop
         finally:
-            self._makers -= {asyncio.current_task()}
+            self._encoding_tasks -= {asyncio.current_task()}
 
     async def _hand_over(self, sampled: SampledUnit) -> None:
         try:
@@ -173,19 +174,19 @@ class Dispatcher:
         unit = sampled.unit.without_content()  # its copy may wait for a long time
         if isinstance(copy, UnitCopy):
             self._sent += 1
-            self._carrier.send(copy, lambda reason: self._answered(unit, sampled.size_bytes, reason))
+            self._carrier.send(copy, lambda reason: self._on_answer(unit, sampled.size_bytes, reason))
         else:
-            self._end(unit, sampled.size_bytes, copy.outcome or Outcome.NO_SAMPLE, copy.reason)
+            self._end_unit(unit, sampled.size_bytes, copy.outcome or Outcome.NO_SAMPLE, copy.reason)
 
-    def _answered(self, unit: Unit, size_bytes: int, reason: str | None) -> None:
+    def _on_answer(self, unit: Unit, size_bytes: int, reason: str | None) -> None:
         """Settle a unit by the answer to its copy. Thread-safe."""
         with self._lock:
-            self._answered_for += 1
+            self._answered += 1
         if reason is None:
-            self._end(unit, size_bytes, Outcome.DELEGATED, None)
+            self._end_unit(unit, size_bytes, Outcome.DELEGATED, None)
         else:
-            self._end(unit, size_bytes, Outcome.QUEUE_FULL, f"{REMOTE_SCORING}: {reason}")
+            self._end_unit(unit, size_bytes, Outcome.QUEUE_FULL, f"{REMOTE_SCORING}: {reason}")
 
-    def _end(self, unit: Unit, size_bytes: int, outcome: Outcome, reason: str | None) -> None:
+    def _end_unit(self, unit: Unit, size_bytes: int, outcome: Outcome, reason: str | None) -> None:
         self._queue.cancel(size_bytes)
         self._post(JobResult(unit, (), rest=outcome, reason=reason))

@@ -1,4 +1,4 @@
-"""A queue of payloads (bytes) for a backend, kept until they are accepted or refused for good; and the thread that sends them.
+"""The outbox: payloads (bytes) for a backend wait in it until they are accepted or refused for good; and its sending thread.
 
 Copies of units and the held spans of a proxy wait here. Payloads wait in one queue per set of headers, so that a tenant with
 refused requests does not delay other tenants.
@@ -28,12 +28,12 @@ _Headers = tuple[tuple[str, str], ...]
 
 BATCH_BYTES: Final = 4_000_000
 """Bytes of one request, unless one payload is larger: the default limit of gRPC servers, and of most backends over HTTP."""
-_FULL_FROM: Final = 1 / 8
-"""Filled share of the outbox above which a proxy refuses requests; the other part is for held spans of units that close."""
+_FULL_SHARE: Final = 1 / 8
+"""Filled share of the outbox above which a proxy refuses requests. The rest is for held spans of units that are closed."""
 _LONGEST_WAIT_S: Final = 30.0
 _NO_ROOM: Final = "no room"
-_AFTER_FAULT_S: Final = 1.0
-_SEND_LATER: Final = frozenset(
+_FAULT_WAIT_S: Final = 1.0
+_RETRYABLE: Final = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
         HTTPStatus.BAD_GATEWAY,
@@ -41,7 +41,7 @@ _SEND_LATER: Final = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
-"""Retryable statuses by OTLP 1.x, "OTLP/HTTP Response", including replacements for a missing answer."""
+"""Retryable statuses by OTLP 1.x, "OTLP/HTTP Response". ``OtlpClient`` returns one of them for a missing answer, too."""
 _PAYLOAD_FAULTS: Final = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 )
@@ -57,9 +57,9 @@ class SendingRules(NamedTuple):
         first_wait_s: pause after the first failure, in s; doubled after each further failure, up to 30 s.
         closing_wait_s: pause after a failure while closing, in s.
         is_patient: whether a payload is dropped only if it alone is at fault, for example if its request is accepted and its
-            spans are rejected. Otherwise a refusal for good, and ``most_tries`` failures of the backend, drop the request.
-        most_tries: highest number of tries of a request on which the backend itself fails, unless the rules are patient. An
-            overloaded or unreachable backend is tried without a limit.
+            spans are rejected. Otherwise a request is dropped after a refusal for good, and after ``most_tries`` failures.
+        most_tries: highest number of tries of a request that the backend answers with an error of its own, unless
+            ``is_patient``. An overloaded or unreachable backend is tried without a limit.
     """
 
     most: int
@@ -113,7 +113,7 @@ class _Queue:
     Attributes:
         due_s: time of the next request, by the clock.
         most: highest number of payloads in that request; halved after the backend refused one as unreadable or too large.
-        tries: failures of the payloads at its head.
+        tries: number of failures of the next request.
     """
 
     due_s: float
@@ -158,8 +158,8 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further spans should be held until the backend has accepted waiting spans."""
-        return self._bytes >= self._max_bytes * _FULL_FROM
+        """Whether a proxy refuses requests until the backend has accepted waiting spans."""
+        return self._bytes >= self._max_bytes * _FULL_SHARE
 
     def counts(self) -> OutboxCounts:
         """Return the numbers of payloads by state."""
@@ -168,7 +168,7 @@ class Outbox:
             return OutboxCounts(self._sent, waiting, self._lost, self._last_loss)
 
     def put(self, payload: Payload, headers: Mapping[str, str], now_s: float) -> bool:
-        """Accept a payload; return whether ``due_s`` is earlier than before."""
+        """Accept a payload; return whether it makes a request due earlier than before."""
         with self._lock:
             if self._over:
                 self._lose(1, "shut down")
@@ -198,8 +198,8 @@ class Outbox:
                 payloads.append(payload)
             return Batch(headers, payloads, queue)
 
-    def took(self, batch: Batch, answer: BackendAnswer, now_s: float) -> None:
-        """Settle a batch by the backend's answer. The payloads are removed, or retried together or in halves."""
+    def settle(self, batch: Batch, answer: BackendAnswer, now_s: float) -> None:
+        """Settle a batch by the backend's answer: its payloads are removed, or sent again, together or in halves."""
         number, rejected = len(batch.payloads), answer.rejected[0]
         is_payload_fault = answer.status in _PAYLOAD_FAULTS or bool(rejected and self._rules.is_patient)
         with self._lock:
@@ -213,7 +213,7 @@ class Outbox:
             if lost:
                 self._lose(lost, reason)
             self._remove(batch, now_s)
-            if is_payload_fault:  # the payload is found, so requests become as large as before
+            if is_payload_fault:  # the payload at fault is removed, so requests become as large as before
                 batch.queue.most = self._rules.most
         for index, payload in enumerate(batch.payloads):
             payload.on_delivery(reason if index < lost else None)
@@ -241,10 +241,10 @@ class Outbox:
             queue = self._queues[headers] = _Queue(now_s + gather_s, self._rules.most)
         queue.payloads.append(payload)
         self._bytes += len(payload.raw)
-        is_whole = len(queue.payloads) == queue.most and not queue.tries
-        if is_whole:
+        fills_request = len(queue.payloads) == queue.most and not queue.tries
+        if fills_request:
             queue.due_s = now_s
-        return is_whole or len(queue.payloads) == 1
+        return fills_request or len(queue.payloads) == 1
 
     def _retry(self, batch: Batch, answer: BackendAnswer, now_s: float, *, is_payload_fault: bool) -> bool:
         """Make a batch or its halves due again; returns False if the answer settles its payloads."""
@@ -257,8 +257,8 @@ class Outbox:
             return True
         if answer.is_success:
             return False
-        fails_now = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and queue.tries + 1 < self._rules.most_tries
-        if not (self._rules.is_patient or answer.status in _SEND_LATER or fails_now):
+        has_tries = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and queue.tries + 1 < self._rules.most_tries
+        if not (self._rules.is_patient or answer.status in _RETRYABLE or has_tries):
             return False
         queue.tries += 1
         queue.due_s = now_s + self._wait_s(answer, queue.tries)
@@ -267,9 +267,9 @@ class Outbox:
     def _wait_s(self, answer: BackendAnswer, tries: int) -> float:
         if self.closing:
             return self._rules.closing_wait_s
-        asked_s = retry_after_s(answer.retry_after) or 0.0
+        requested_s = retry_after_s(answer.retry_after) or 0.0
         backoff_s = min(self._rules.first_wait_s * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT_S)
-        return max(min(asked_s, _LONGEST_WAIT_S), backoff_s * (0.5 + self._jitter() / 2))
+        return max(min(requested_s, _LONGEST_WAIT_S), backoff_s * (0.5 + self._jitter() / 2))
 
     def _remove(self, batch: Batch, now_s: float) -> None:
         queue = batch.queue
@@ -292,7 +292,9 @@ class OutboxSender:
     """Sends the due batches of an outbox, one at a time, on a thread that starts with the first payload.
 
     Attributes:
+        outbox: the outbox; it is closed with the sender.
         post: sends one batch and returns the backend's answer. Blocks.
+        thread_name: name of the thread.
     """
 
     outbox: Outbox
@@ -328,11 +330,11 @@ class OutboxSender:
             while not self._over:
                 try:
                     while not self._over and (batch := self.outbox.batch(monotonic())) is not None:
-                        self.outbox.took(batch, self.post(batch), monotonic())
+                        self.outbox.settle(batch, self.post(batch), monotonic())
                     due_s = self.outbox.due_s()
                 except Exception as error:  # noqa: BLE001  (this is the only sending thread: the batch is retried)
                     log_internal_error("send the waiting data to a backend", error)
-                    due_s = monotonic() + _AFTER_FAULT_S
+                    due_s = monotonic() + _FAULT_WAIT_S
                 if due_s is None and self.outbox.closing:
                     return
                 self._wake.wait(None if due_s is None else max(0.0, due_s - monotonic()))

@@ -18,7 +18,9 @@ class RowKey(NamedTuple):
     """The key of a row; a spool has one row per key. Rows are leased by kind.
 
     Attributes:
-        span_id: root of the unit.
+        trace_id: trace of the unit; for a message its id.
+        span_id: root of the unit; 0 for a message.
+        revision: revision of the unit; 0 for a message.
         kind: kind of the body: ``JOB``, ``COPY``, or the name of a sink's outbox for one of its messages.
     """
 
@@ -33,10 +35,10 @@ class RowKey(NamedTuple):
         return ids + self.revision.to_bytes(4, "big") + self.kind.encode()
 
     @classmethod
-    def from_bytes(cls, held: bytes) -> Self:
-        """Return the key from such bytes."""
-        trace_id, span_id, revision = (int.from_bytes(held[a:b], "big") for a, b in ((0, 16), (16, 24), (24, 28)))
-        return cls(trace_id, span_id, revision, held[28:].decode())
+    def from_bytes(cls, stored: bytes) -> Self:
+        """Return the key of the bytes of ``to_bytes``."""
+        trace_id, span_id, revision = (int.from_bytes(stored[a:b], "big") for a, b in ((0, 16), (16, 24), (24, 28)))
+        return cls(trace_id, span_id, revision, stored[28:].decode())
 
 
 class RowEnd(StrEnum):
@@ -52,13 +54,14 @@ class SpoolRow(NamedTuple):
     """A row that this process has leased.
 
     Attributes:
+        key: key of the row.
         body: stored bytes.
         scores: scores stored by ``keep_scores`` in an earlier process, to be emitted without a judge. None = no scores.
         attempts: crashes while it was being scored, [0, 3].
         end: reason why it is only counted and then ``done``; None if it must be scored.
         metrics: names of the metrics without a score so far, in the form of ``text_of_metrics``; empty = not recorded.
-        counted: whether the process that had the row before has exported sums with its scores.
-        sent: whether that process has exported the scores themselves.
+        counted: whether an earlier process has exported sums with the scores.
+        sent: whether an earlier process has exported the scores themselves.
     """
 
     key: RowKey
@@ -121,7 +124,7 @@ class SpoolState(NamedTuple):
 
 
 REMOTE_SCORING: Final = "remote_scoring"
-"""Reason of ``queue_full`` if the scoring process has not answered for earlier units."""
+"""Reason of ``queue_full``, or its beginning, for a unit that was not accepted for remote scoring."""
 
 OnDelivery = Callable[[str | None], None]
 """Callback of a copy, called once, on any thread: None = accepted; otherwise the reason for its loss, without content."""

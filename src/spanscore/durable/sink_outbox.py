@@ -23,8 +23,8 @@ MOST_BYTES: Final = 16_000_000
 _TIMEOUT_S: Final = 10.0
 _GATHER_S: Final = 0.2
 _MOST_TRIES: Final = 20
-"""Tries of a request that the receiver answers with an error of its own: 8 minutes."""
-_LOOK_S: Final = 0.02
+"""Tries of a request that the receiver answers with an error of its own; they take about 8 minutes."""
+_POLL_S: Final = 0.02
 
 
 class MessageCarrier(HttpCarrier):
@@ -156,13 +156,13 @@ class SinkOutbox:
         while self._unanswered or not self._carrier.has_arrived():
             if self._carrier.state() or monotonic() >= until_s:
                 return False
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
         return not self.state().dropped
 
     def close(self, timeout_s: float) -> None:
         """Send the waiting messages within the time, and end. Messages in a spool stay there; others are dropped. Blocks."""
-        needs_time = self._spool is None or not self._carrier.state()  # the next process sends messages on a disk
-        self._carrier.close(timeout_s if needs_time else 0.0)
+        waits = self._spool is None or not self._carrier.state()  # while sending fails, messages wait in the spool
+        self._carrier.close(timeout_s if waits else 0.0)
 
     def _on_answer(self, reason: str | None) -> None:
         """Note that a message was stored or sent, or the reason for its loss. Thread-safe."""

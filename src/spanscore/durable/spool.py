@@ -1,4 +1,4 @@
-"""The spool: rows in an SQLite file that outlives the process and is shared by several; and its inspection by a command."""
+"""The spool: rows in an SQLite file that outlives the process and that processes share; and its inspection by a command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from spanscore.durable.spool_writer import (
 from spanscore.errors import ConfigurationError
 
 _GROUP: Final = 64
-"""Maximum number of operations in one transaction. More would gain little on the disk, and delay the first operation."""
+"""Maximum number of operations in one transaction. More would hardly save time, and delay the first operation."""
 _GATHER_S: Final = 0.01
 """Seconds for which the first operation of a transaction waits for further operations."""
 _PORTION: Final = 8
@@ -102,7 +102,7 @@ class SpoolFile:
         self._tick_s = min(_TICK_S, lease_s / 4)
         self._inherited: list[SpoolWriter] = []
         self._make_parts()
-        self._writer.look()
+        self._writer.check_file()
         call_in_child(self, SpoolFile._begin_in_child)
 
     def _begin_in_child(self) -> None:
@@ -117,8 +117,8 @@ class SpoolFile:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._again: list[Operation] = []
-        self._again_at = 0.0
+        self._retries: list[Operation] = []  # failed operations that are run again
+        self._retry_at_s = 0.0
 
     def put(
         self,
@@ -205,18 +205,23 @@ class SpoolFile:
         self._change(SpoolTable.delete_and_remember if remember else SpoolTable.delete, keys)
 
     def remember(self, keys: Iterable[RowKey]) -> None:
-        """Note that sums with the scores of these rows have been exported, so that later processes do not count them again."""
+        """Note that sums with the scores of these rows have been exported, so that no later process counts the scores again."""
         self._change(SpoolTable.remember, keys)
 
     def mark_sent(self, keys: Iterable[RowKey]) -> None:
-        """Keep rows with exported scores until the sums with these scores are exported. A later process only adds them up.
+        """Keep rows with exported scores until the sums with these scores are exported.
 
-        A file that is half full keeps no such rows. Then the counts of a process that dies before its next export are lost.
+        If this process ends before, a later process adds the stored scores to its sums. A file that is half full keeps no such
+        rows: then the sums of a process that is killed before its next export lack these scores.
         """
         self._change(SpoolTable.mark_sent, keys)
 
     def leave(self, key: RowKey, metrics: str) -> None:
-        """Release a row for the metrics that this process lacks, after the export of this process's scores."""
+        """Release a row, after the export of this process's scores, for processes that have the other metrics.
+
+        Args:
+            metrics: names of the metrics without a score, as one text (``text_of_metrics``).
+        """
         self._change(lambda table, keys: table.leave(keys, metrics), [key])
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
@@ -224,7 +229,7 @@ class SpoolFile:
         self._change(SpoolTable.put_aside, keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
-        """Release rows immediately, for a drain."""
+        """Release rows, so that other processes may lease them immediately."""
         self._change(SpoolTable.give_back, keys)
 
     def room(self, size_bytes: int) -> str | None:
@@ -240,7 +245,7 @@ class SpoolFile:
     def state(self) -> SpoolState:
         """Return the content of the file, by all processes. Thread-safe; cheap.
 
-        It is as of the last successful transaction: some seconds old at most while the spool is used and works.
+        The state was read in the last successful transaction, some seconds ago at most while the spool is used and works.
         """
         return self._writer.state._replace(fault=self._writer.fault_line())
 
@@ -254,9 +259,12 @@ class SpoolFile:
             self._thread.join(timeout_s)
 
     def _change(self, change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Iterable[RowKey]) -> None:
-        left = iter(keys)
-        while portion := list(islice(left, _PORTION)):
-            self._submit(Operation(partial(_apply, change, portion), lasting=True))
+        remaining = iter(keys)
+        while portion := list(islice(remaining, _PORTION)):
+            self._submit_change(change, portion)
+
+    def _submit_change(self, change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Sequence[RowKey]) -> None:
+        self._submit(Operation(lambda table: change(table, keys), lasting=True))
 
     def _submit(self, operation: Operation) -> None:
         with self._changed:
@@ -273,16 +281,16 @@ class SpoolFile:
 
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
-            self._do(group)
-        failed = len(self._again) + 1
-        while len(self._again) < failed:  # otherwise all of these failed again
-            failed = len(self._again)
-            self._do([])
-        self._writer.leave()
+            self._run_group(group)
+        failed = len(self._retries) + 1
+        while len(self._retries) < failed:  # as long as some of the failed operations succeed
+            failed = len(self._retries)
+            self._run_group([])
+        self._writer.close()
 
     def _next_group(self) -> list[Operation] | None:
-        """Wait for operations, or for a tick, which is an empty group. None = the end."""
-        until_tick_s = max(0.0, self._again_at - monotonic()) if self._again else self._tick_s
+        """Wait for operations, at most for a tick, and return them; an empty group after a tick, None at the end."""
+        until_tick_s = max(0.0, self._retry_at_s - monotonic()) if self._retries else self._tick_s
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed, until_tick_s)
             if self._waiting:
@@ -291,13 +299,15 @@ class SpoolFile:
                 return None
             return [self._waiting.popleft() for _ in range(min(_GROUP, len(self._waiting)))]
 
-    def _do(self, group: list[Operation]) -> None:
-        """Run a group in one transaction, with earlier failed operations; these after a pause, as a disk may fail for hours."""
-        now = monotonic()
-        before = self._again[:_GROUP] if now >= self._again_at or self._closed else []
-        answers, again = self._writer.do([*before, *group], group[0].since_s if group else now)
-        self._again = [*again, *self._again[len(before) :]]
-        self._again_at = now + _TICK_S if again else now
+    def _run_group(self, group: list[Operation]) -> None:
+        """Run a group and earlier failed operations in one transaction. Failed operations wait for a second, because a disk may
+        fail for hours.
+        """
+        now_s = monotonic()
+        retried = self._retries[:_GROUP] if now_s >= self._retry_at_s or self._closed else []
+        answers, failed = self._writer.run([*retried, *group], group[0].since_s if group else now_s)
+        self._retries = [*failed, *self._retries[len(retried) :]]
+        self._retry_at_s = now_s + _TICK_S if failed else now_s
         with self._changed:
             self._waiting_bytes -= sum(operation.size_bytes for operation in group)
         for answer in answers:
@@ -308,15 +318,11 @@ class SpoolFile:
         self._writer.tidy()
 
 
-def _apply(change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Sequence[RowKey], table: SpoolTable) -> None:
-    change(table, keys)
-
-
 # --- inspection for the command line, without content ------------------------------------------------------------
 
-_WAITS_S: Final = 30.0
+_LOCK_WAIT_S: Final = 30.0
 _DAY_NS: Final = 86_400 * 1_000_000_000
-_ANY: Final = SpoolBounds(max_bytes=2**62, max_age_ns=36_500 * _DAY_NS, lease_ns=60_000_000_000)
+_INSPECTION_BOUNDS: Final = SpoolBounds(max_bytes=2**62, max_age_ns=36_500 * _DAY_NS, lease_ns=60_000_000_000)
 """Bounds for inspection, because the file does not contain those of the configuration."""
 
 
@@ -324,6 +330,8 @@ class HeldRows(NamedTuple):
     """The rows of one process.
 
     Attributes:
+        pid: id of the process.
+        rows: number of its rows.
         in_work: number of its rows that are being scored.
         lease_s: seconds to the end of its lease, below 0 if expired; None if unknown, because the process is of another boot.
         has_ended: whether its process is known to have ended.
@@ -372,24 +380,24 @@ class SpoolInspection(NamedTuple):
     waiting: list[WaitingUnits]
 
 
-def inspected(path: Path) -> SpoolInspection:
+def inspect_spool(path: Path) -> SpoolInspection:
     """Return the content of a spool. A file of an earlier version gets the tables and columns that it lacks.
 
     Raises:
         ConfigurationError: the file is not a spool, or cannot be read, or stays locked for 30 s.
     """
-    with _table_of(path) as table:
+    with _open_table(path) as table:
         now_ns, me = time_ns(), table.leases.holder
         held = list[HeldRows]()
         for holder in table.holders():
             lease_s = (holder.until_ns - boot_ns()) / 1e9 if holder.boot == me.boot else None
-            held.append(HeldRows(holder.pid, *table.held_by(holder.id), lease_s, has_ended(holder, me)))
+            held.append(HeldRows(holder.pid, *table.count_held(holder.id), lease_s, has_ended(holder, me)))
         dead_letters = [
             DeadLetter(key, attempts, max(0, now_ns - put_ns) / 1e9) for key, attempts, put_ns in table.dead_letters()
         ]
         units: Counter[str] = Counter()
         oldest_ns: dict[str, int] = {}
-        for metrics, number, put_ns in table.waiting():
+        for metrics, number, put_ns in table.count_waiting():
             for name in metrics_of(metrics):
                 units[name] += number
                 oldest_ns[name] = min(put_ns, oldest_ns.get(name, put_ns))
@@ -404,9 +412,9 @@ def retry_dead_letters(path: Path) -> int:
     """Make dead letters available again, as if they had never crashed; return their number.
 
     Raises:
-        ConfigurationError: as ``inspected``.
+        ConfigurationError: as for ``inspect_spool``.
     """
-    with _table_of(path) as table:
+    with _open_table(path) as table:
         return table.retry_dead_letters()
 
 
@@ -416,26 +424,26 @@ def drop_older(path: Path, age_s: float) -> int:
     Rows of a process stay if its lease has not expired, or if its end is unknown here (another boot, machine or container).
 
     Raises:
-        ConfigurationError: as ``inspected``.
+        ConfigurationError: as for ``inspect_spool``.
     """
-    with _table_of(path) as table:
+    with _open_table(path) as table:
         return table.drop_before(time_ns() - int(age_s * 1e9))
 
 
 @contextmanager
-def _table_of(path: Path) -> Iterator[SpoolTable]:
+def _open_table(path: Path) -> Iterator[SpoolTable]:
     """Yield the table of a spool in a transaction, which is committed at the end."""
     if not path.is_file():
         raise ConfigurationError(f"{path} is not a spool: there is no such file")
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_WAITS_S, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S, isolation_level=None)) as connection:
             if not check_ours(connection, path):
                 raise ConfigurationError(f"{path} is not a spool: it is empty")
             make_tables(connection)
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("BEGIN IMMEDIATE")
-            yield SpoolTable(connection, Leases(_ANY.lease_ns), _ANY, wall_ns=time_ns)
+            yield SpoolTable(connection, Leases(_INSPECTION_BOUNDS.lease_ns), _INSPECTION_BOUNDS, wall_ns=time_ns)
             connection.execute("COMMIT")
     except sqlite3.Error as error:
         fault = fault_of(error)

@@ -1,4 +1,4 @@
-"""The tables of an open spool: rows, leases, and whether the holder of a lease still runs."""
+"""The tables of an open spool: rows and leases; and whether the process that holds a lease still runs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def this_process() -> LeaseHolder:
     with suppress(OSError):
         boot = _BOOT_ID.read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")
-    _, started = _stat(os.getpid()) or ("", 0)
+    _, started = _process_stat(os.getpid()) or ("", 0)
     return LeaseHolder(int.from_bytes(os.urandom(7), "big"), boot, namespace, os.getpid(), started)
 
 
 def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
     """Return whether the holder's process is known to have ended; False if that is unknown here."""
-    if not _sees(me, holder):
+    if not _is_comparable(me, holder):
         return False
     try:
         os.kill(holder.pid, 0)
@@ -63,7 +63,7 @@ def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
         return True
     except OSError:  # a process of another user
         return False
-    stat = _stat(holder.pid)
+    stat = _process_stat(holder.pid)
     # None: /proc hides processes of other users. A zombie has ended, even if its parent has not noticed yet.
     return stat is not None and (stat[1] != holder.started or stat[0] in "ZX")
 
@@ -93,7 +93,7 @@ class Leases:
         """Return whether two thirds of the lease are left."""
         return self.holder.until_ns - self._clock() > self._length_ns * 2 / 3
 
-    def renewed(self) -> LeaseHolder:
+    def renewed_holder(self) -> LeaseHolder:
         """Return the holder with a full lease from now on."""
         return self.holder._replace(until_ns=self._clock() + self._length_ns)
 
@@ -115,15 +115,15 @@ class Leases:
 
     def survives(self, holder: LeaseHolder) -> bool:
         """Return whether the holder's process is known to run, so that an expired lease is late, and not a crash."""
-        return _sees(self.holder, holder) and not has_ended(holder, self.holder)
+        return _is_comparable(self.holder, holder) and not has_ended(holder, self.holder)
 
 
-def _sees(me: LeaseHolder, holder: LeaseHolder) -> bool:
-    """Return whether the holder's pid means the same process here: same boot, same namespace."""
+def _is_comparable(me: LeaseHolder, holder: LeaseHolder) -> bool:
+    """Return whether the holder's pid means the same process here: its boot and its namespace are those of this process."""
     return bool(holder.started) and (holder.boot, holder.pid_namespace) == (me.boot, me.pid_namespace)
 
 
-def _stat(pid: int) -> tuple[str, int] | None:
+def _process_stat(pid: int) -> tuple[str, int] | None:
     """Return the state and the start of a process; None = unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -174,14 +174,14 @@ _SETS_OF_METRICS: Final = (
     " WHERE metrics IS NOT NULL) SELECT metrics FROM each WHERE metrics IS NOT NULL"
 )
 """One seek in the index ``due`` for each set of metrics, instead of one step for each row."""
-_MOST_DONE, _ROOM_OF_DONE = 1_000_000, 1_000
+_MOST_REMEMBERED, _BYTES_PER_REMEMBERED = 1_000_000, 1_000
 """Highest number of remembered keys, and bytes of the file per key: a key takes about 80."""
-_FORGOTTEN: Final = 64
+_MOST_FORGOTTEN: Final = 64
 """Highest number of keys older than ``max_age`` that are deleted when one is remembered."""
 MOST_CRASHES: Final = 3
-_UNCOUNTED, _COUNTED = 1, 2
-_PUT_COUNTED_ASIDE: Final = f"UPDATE rows SET aside = {_COUNTED}, owner = NULL WHERE key = ? AND owner = ? AND aside"
-_FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
+_ASIDE_UNCOUNTED, _ASIDE_COUNTED = 1, 2
+_MARK_COUNTED: Final = f"UPDATE rows SET aside = {_ASIDE_COUNTED}, owner = NULL WHERE key = ? AND owner = ? AND aside"
+_RELEASE: Final = "UPDATE rows SET owner = NULL, begun = 0"
 _REMEMBER: Final = (
     "INSERT OR REPLACE INTO done (key, done_ns) SELECT key, ? FROM rows WHERE key = ? AND owner = ? AND NOT aside"
 )
@@ -209,8 +209,8 @@ class SpoolTable:
     Args:
         connection: connection without transactions except the caller's.
         wall_ns: wall clock for the age of rows, Unix ns.
-        anew: whether this file replaced one in which this process had rows. A missing row was then lost with that file, and no
-            other process has it.
+        replaced: whether this file has replaced one in which this process had rows. A missing row was then lost with the
+            replaced file, and no other process has it.
     """
 
     def __init__(
@@ -220,30 +220,30 @@ class SpoolTable:
         bounds: SpoolBounds,
         *,
         wall_ns: Callable[[], int],
-        anew: bool = False,
+        replaced: bool = False,
     ) -> None:
         self.leases = leases
         self._run = connection.execute
         self._run_each = connection.executemany
         self._number = partial(number_of, connection)
-        self._me = leases.holder.id
+        self._holder_id = leases.holder.id
         self._bounds = bounds
         self._wall_ns = wall_ns
-        self._anew = anew
+        self._replaced = replaced
         self._used_bytes: int | None = None
 
     def renew(self) -> LeaseHolder:
         """Begin a transaction: renew the lease in the file if it is due; return the stored lease.
 
-        A process that leased the rows of this holder has deleted it from the list, so an unlisted holder may have no rows.
+        A process that leases the rows of this holder deletes the holder from the list. So an unlisted holder may have no rows.
         """
         self._used_bytes = None  # read again in each transaction, because others write too
-        is_listed = self._run("SELECT 1 FROM owners WHERE id = ?", (self._me,)).fetchone() is not None
+        is_listed = self._run("SELECT 1 FROM owners WHERE id = ?", (self._holder_id,)).fetchone() is not None
         if is_listed and self.leases.is_young():
             return self.leases.holder
-        renewed = self.leases.renewed()
-        self._run("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)", renewed)
-        return renewed
+        holder = self.leases.renewed_holder()
+        self._run("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)", holder)
+        return holder
 
     def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> PutResult:
         """Store a row; ``FULL`` if the file would exceed ``max_bytes``. Messages may fill half of the file, so that units have
@@ -256,7 +256,7 @@ class SpoolTable:
         if used + len(body) > self._bounds.max_bytes / (2 if is_message else 1):
             return PutResult.FULL
         self._used_bytes = used + len(body)
-        row = key.to_bytes(), key.kind, self._wall_ns(), self._me if own else None, metrics, is_message
+        row = key.to_bytes(), key.kind, self._wall_ns(), self._holder_id if own else None, metrics, is_message
         insert = "INSERT OR IGNORE INTO rows (key, kind, put_ns, owner, metrics, message) VALUES (?, ?, ?, ?, ?, ?)"
         kept = self._run(insert, row)
         if not kept.rowcount:
@@ -274,21 +274,22 @@ class SpoolTable:
         self._release_of_others()
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
         if ended:
-            dead_letters = self._waiting(f"aside > 0 AND aside = {_UNCOUNTED}", (), kind, most)
-            expired = self._waiting("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(dead_letters))
+            # ``aside > 0`` lets SQLite use the index ``put_aside``.
+            dead_letters = self._find_unleased(f"aside > 0 AND aside = {_ASIDE_UNCOUNTED}", (), kind, most)
+            expired = self._find_unleased("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(dead_letters))
             return [*self._lease(dead_letters, RowEnd.DEAD_LETTER), *self._lease(expired, RowEnd.EXPIRED)]
         young = "aside = 0 AND put_ns >= ?"
         sets = [metrics for (metrics,) in self._run(_SETS_OF_METRICS, {"kind": kind})]
         workable = [metrics for metrics in sets if has(metrics)]
         if workable == sets:
-            return self._lease(self._waiting(young, (oldest_ns,), kind, most), None)
-        rows = {*self._waiting(f"{young} AND scores IS NOT NULL", (oldest_ns,), kind, most)}
+            return self._lease(self._find_unleased(young, (oldest_ns,), kind, most), None)
+        rows = {*self._find_unleased(f"{young} AND scores IS NOT NULL", (oldest_ns,), kind, most)}
         for metrics in workable:
-            rows.update(self._waiting(f"{young} AND metrics = ?", (oldest_ns, metrics), kind, most))
+            rows.update(self._find_unleased(f"{young} AND metrics = ?", (oldest_ns, metrics), kind, most))
         return self._lease(sorted(rows)[:most], None)
 
     def begin(self, keys: Iterable[RowKey]) -> None:
-        """Note that rows are being scored from now on, so that a crash counts."""
+        """Record that rows are being scored from now on, so that a crash counts."""
         self._change("UPDATE rows SET begun = 1", keys)
 
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
@@ -296,26 +297,26 @@ class SpoolTable:
 
         A dead letter stores no scores, because a retried row must be scored.
         """
-        held = self._run(
+        updated = self._run(
             "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
-            (scores, key.to_bytes(), self._me),
+            (scores, key.to_bytes(), self._holder_id),
         )
-        if held.rowcount or not self._anew:
-            return bool(held.rowcount)
+        if updated.rowcount or not self._replaced:
+            return bool(updated.rowcount)
         return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is None
 
     def delete(self, keys: Iterable[RowKey]) -> None:
         """Delete rows of this holder. A dead letter stays, marked as counted."""
-        mine = [(key.to_bytes(), self._me) for key in keys]
-        self._run_each(_PUT_COUNTED_ASIDE, mine)
+        mine = [(key.to_bytes(), self._holder_id) for key in keys]
+        self._run_each(_MARK_COUNTED, mine)
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
         self._run_each("DELETE FROM rows WHERE key = ? AND owner = ?", mine)
 
     def leave(self, keys: Iterable[RowKey], metrics: str) -> None:
         """Release rows of this holder for metrics that the holder did not score. The holder's scores have been exported."""
-        values = [(metrics, key.to_bytes(), self._me) for key in keys]
+        values = [(metrics, key.to_bytes(), self._holder_id) for key in keys]
         changed = "scores = NULL, attempts = 0, metrics = ?"
-        self._run_each(f"{_FREE}, {changed} WHERE key = ? AND owner = ?", values)
+        self._run_each(f"{_RELEASE}, {changed} WHERE key = ? AND owner = ?", values)
 
     def delete_and_remember(self, keys: Iterable[RowKey]) -> None:
         """Delete rows of this holder, and remember their keys for ``max_age``."""
@@ -326,10 +327,10 @@ class SpoolTable:
     def remember(self, keys: Iterable[RowKey]) -> None:
         """Remember the keys of rows of this holder for ``max_age``; remaining rows are then ``SpoolRow.counted``."""
         now_ns = self._wall_ns()
-        self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._me) for key in keys])
-        most = min(_MOST_DONE, self._bounds.max_bytes // _ROOM_OF_DONE)
+        self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._holder_id) for key in keys])
+        most = min(_MOST_REMEMBERED, self._bounds.max_bytes // _BYTES_PER_REMEMBERED)
         self._run("DELETE FROM done WHERE id <= (SELECT max(id) FROM done) - ?", (most,))
-        self._run(_FORGET, (_FORGOTTEN, now_ns - self._bounds.max_age_ns))
+        self._run(_FORGET, (_MOST_FORGOTTEN, now_ns - self._bounds.max_age_ns))
 
     def mark_sent(self, keys: Iterable[RowKey]) -> None:
         """Keep rows of this holder until sums with their scores are exported; in a file that is half full, delete them."""
@@ -337,21 +338,21 @@ class SpoolTable:
         if self.used_bytes() > self._bounds.max_bytes / 2:
             self.delete_and_remember(keys)
             return
-        self._run_each(_PUT_COUNTED_ASIDE, [(key.to_bytes(), self._me) for key in keys])
+        self._run_each(_MARK_COUNTED, [(key.to_bytes(), self._holder_id) for key in keys])
         self._change("UPDATE rows SET sent = 1", keys)
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
         """Make rows of this holder dead letters that are counted already."""
-        self._change(f"UPDATE rows SET aside = {_COUNTED}, owner = NULL", keys)
+        self._change(f"UPDATE rows SET aside = {_ASIDE_COUNTED}, owner = NULL", keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
         """Release rows of this holder immediately."""
-        self._change(_FREE, keys)
+        self._change(_RELEASE, keys)
 
     def resign(self) -> None:
         """Release all rows and all leases of this holder."""
-        self._run(f"{_FREE} WHERE owner = ?", (self._me,))
-        self._run("DELETE FROM owners WHERE id = ?", (self._me,))
+        self._run(f"{_RELEASE} WHERE owner = ?", (self._holder_id,))
+        self._run("DELETE FROM owners WHERE id = ?", (self._holder_id,))
 
     def state(self) -> SpoolState:
         """Return the content of the file. This takes some microseconds, two milliseconds for 160,000 rows."""
@@ -392,29 +393,29 @@ class SpoolTable:
         """Return the processes that hold leases, or whose rows no other process has leased yet."""
         return [LeaseHolder(*row) for row in self._run("SELECT * FROM owners")]
 
-    def waiting(self) -> list[tuple[str, int, int]]:
+    def count_waiting(self) -> list[tuple[str, int, int]]:
         """Return the number of rows to score without a lease, and the time of the oldest, for each set of metrics."""
         return self._run(
             "SELECT metrics, count(*), min(put_ns) FROM rows WHERE owner IS NULL AND aside = 0 AND NOT sent GROUP BY metrics"
         ).fetchall()
 
-    def _waiting(self, which: str, values: tuple[int | str, ...], kind: str, most: int) -> list[tuple[int, int]]:
+    def _find_unleased(self, which: str, values: tuple[int | str, ...], kind: str, most: int) -> list[tuple[int, int]]:
         """Return times and ids of the oldest rows without a lease."""
         return self._run(
             f"SELECT put_ns, id FROM rows WHERE owner IS NULL AND kind = ? AND {which} ORDER BY put_ns, id LIMIT ?",
             (kind, *values, most),
         ).fetchall()
 
-    def _lease(self, waiting: Iterable[tuple[int, int]], end: RowEnd | None) -> list[SpoolRow]:
+    def _lease(self, unleased: Iterable[tuple[int, int]], end: RowEnd | None) -> list[SpoolRow]:
         query = "SELECT key, body, scores, attempts, metrics, sent FROM rows JOIN bodies USING (id) WHERE id = ?"
-        rows = [row for _, one in waiting for row in self._run(query, (one,))]
-        self._run_each("UPDATE rows SET owner = ? WHERE key = ?", [(self._me, row[0]) for row in rows])
+        rows = [row for _, id_ in unleased for row in self._run(query, (id_,))]
+        self._run_each("UPDATE rows SET owner = ? WHERE key = ?", [(self._holder_id, row[0]) for row in rows])
         return [
             SpoolRow(RowKey.from_bytes(key), body, scores, attempts, end, metrics, self._is_done(key), bool(sent))
             for key, body, scores, attempts, metrics, sent in rows
         ]
 
-    def held_by(self, holder: int) -> tuple[int, int]:
+    def count_held(self, holder: int) -> tuple[int, int]:
         """Return the number of a holder's rows to score, and the number that is being scored."""
         query = "SELECT count(*), total(begun) FROM rows WHERE owner = ? AND NOT sent"
         rows, in_work = self._run(query, (holder,)).fetchone()
@@ -439,19 +440,19 @@ class SpoolTable:
 
     def _release_of_others(self) -> None:
         """Release the rows of holders with expired leases; rows that an ended process was scoring get one more crash."""
-        over = [other for other in self.holders() if other.id != self._me and self.leases.is_over(other)]
-        for other in over:
+        expired = [other for other in self.holders() if other.id != self._holder_id and self.leases.is_over(other)]
+        for other in expired:
             crashed = int(not self.leases.survives(other))
             self._run("UPDATE rows SET attempts = attempts + ? WHERE owner = ? AND begun", (crashed, other.id))
-            self._run(f"{_FREE} WHERE owner = ?", (other.id,))
+            self._run(f"{_RELEASE} WHERE owner = ?", (other.id,))
             self._run("DELETE FROM owners WHERE id = ?", (other.id,))
-        if over:
+        if expired:
             self._run(
-                f"UPDATE rows SET aside = {_UNCOUNTED} WHERE owner IS NULL AND aside = 0 AND attempts >= {MOST_CRASHES}"
+                f"UPDATE rows SET aside = {_ASIDE_UNCOUNTED} WHERE owner IS NULL AND aside = 0 AND attempts >= {MOST_CRASHES}"
             )
 
     def _change(self, statement: str, keys: Iterable[RowKey]) -> None:
-        self._run_each(f"{statement} WHERE key = ? AND owner = ?", [(key.to_bytes(), self._me) for key in keys])
+        self._run_each(f"{statement} WHERE key = ? AND owner = ?", [(key.to_bytes(), self._holder_id) for key in keys])
 
     def _is_done(self, key: bytes) -> bool:
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns

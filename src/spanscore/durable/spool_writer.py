@@ -1,9 +1,8 @@
-"""Runs the operations of a spool as transactions of one SQLite file: opening, repair, and translation of SQLite's errors."""
+"""Runs the operations of a spool as transactions of one SQLite file, repairs the file, and translates SQLite's errors."""
 
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -14,13 +13,19 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, Literal, NamedTuple
 
-from spanscore.core.files import ProcessLock, is_disk_full
+from spanscore.core.files import (
+    DATABASE_ENDINGS,
+    ProcessLock,
+    is_disk_full,
+    make_database_file,
+    make_database_private,
+)
 from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.durable.rows import PutResult, SpoolState
 from spanscore.durable.spool_table import ADDED, SCHEMA, Leases, SpoolBounds, SpoolTable, boot_ns, number_of
-from spanscore.errors import ConfigurationError, writing
+from spanscore.errors import ConfigurationError
 
-# --- opening: a path → an open spool, made if it is missing, checked, and moved aside if it is damaged ---
+# --- opening: the file is created if it is missing, checked, and renamed if it is damaged ---
 
 Sync = Literal["full", "normal"]
 
@@ -30,17 +35,15 @@ _OURS: Final = 0x73707370
 """``spsp``, SQLite's ``application_id`` of a spool, which identifies it among databases."""
 _BUSY_S: Final = 0.25
 """Seconds of one wait for a lock; longer waits consist of several."""
-_COMPANIONS: Final = ("", "-shm", "-wal")
 _LOG_PAGES: Final = 4_000
 """Size of the log at which it is merged into the file, 16 MB. With SQLite's 1,000 pages, a burst waits twice as long."""
 _CHECKED_WHOLE_BYTES: Final = 128_000_000
 """Size up to which a file is checked completely: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory, 4.5 s from disk. In
 a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is found when it is read.
 """
-_OTHERS: Final = 0o077
-_COLUMNS: Final = "SELECT name FROM pragma_table_info('rows')"
-_TURN_S: Final = 10.0
-"""Seconds for another process to move a file aside."""
+_COLUMN_NAMES: Final = "SELECT name FROM pragma_table_info('rows')"
+_MOVE_WAIT_S: Final = 10.0
+"""Longest wait for another process that is renaming the damaged file, in seconds."""
 
 
 def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
@@ -53,11 +56,7 @@ def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         is_there = check_ours(connection, path)
-        for ending in _COMPANIONS:  # SQLite copies the mode of the first file; files of an older version may differ
-            with writing(f"spool: {path}{ending}"), suppress(FileNotFoundError):
-                companion = path.with_name(path.name + ending)
-                if companion.stat().st_mode & _OTHERS:
-                    companion.chmod(0o600)
+        make_database_private(path, "spool")
         if not is_there:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
@@ -99,14 +98,14 @@ def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
         OSError: the folder of the file cannot be written.
     """
     turn = ProcessLock(path.with_name(f"{path.name}.lock"))
-    until = time.monotonic() + _TURN_S
-    while not turn.take() and time.monotonic() < until:
+    until_s = time.monotonic() + _MOVE_WAIT_S
+    while not turn.take() and time.monotonic() < until_s:
         time.sleep(_BUSY_S / 10)
     try:
         if damaged is None or _file_id(path) != damaged:
             return None
         aside = path.with_name(time.strftime(f"{path.name}.damaged-%Y%m%dT%H%M%S", time.gmtime()))
-        for ending in reversed(_COMPANIONS):  # the log first, or it would count as the log of the next file
+        for ending in reversed(DATABASE_ENDINGS):  # the log first, or it would count as the log of the next file
             with suppress(FileNotFoundError):
                 path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
         return aside
@@ -121,18 +120,6 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return stat.st_dev, stat.st_ino
-
-
-def _make_file(path: Path) -> None:
-    """Create the file, for its owner only. An existing file is not opened, because closing it releases SQLite's locks on it.
-
-    Raises:
-        ConfigurationError: the file cannot be created.
-    """
-    if path.exists() and not path.is_file():  # otherwise /dev/null would become readable only by its owner
-        raise ConfigurationError(f"spool: {path} cannot be written: it is not a file")
-    with writing(f"spool: {path}"), suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
@@ -153,7 +140,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 def _lacking(connection: sqlite3.Connection) -> list[str]:
     """Return the columns that a file of an earlier version lacks."""
-    names = {name for (name,) in connection.execute(_COLUMNS)}
+    names = {name for (name,) in connection.execute(_COLUMN_NAMES)}
     return [column for column in ADDED if column not in names]
 
 
@@ -221,9 +208,9 @@ _PRIMARY: Final = 0xFF
 
 def fault_of(error: BaseException) -> SpoolFault:
     """Return the fault for an error of ``sqlite3`` or the system."""
-    if isinstance(error.__cause__, OSError):  # the cause of a setting's error
+    if isinstance(error.__cause__, OSError):  # a ConfigurationError for a file that cannot be written
         return fault_of(error.__cause__)
-    code = getattr(error, "sqlite_errorcode", None)
+    code = getattr(error, "sqlite_errorcode", None)  # None = an error of the system
     fault = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
     return fault or SpoolFault("spool: failed", f"it cannot be used ({type_name(error)})")
 
@@ -254,19 +241,19 @@ class Operation:
     since_s: float = field(default_factory=monotonic)
 
 
-_NOTICED_S: Final = 2.0
-"""Seconds. A lock that is shorter is that of another process of spanscore that writes."""
-_AGAIN_S: Final = 0.02
+_LOGGED_AFTER_S: Final = 2.0
+"""Seconds after which a wait for the lock is logged. A shorter wait is usual: another process of spanscore writes."""
+_LOCK_RETRY_S: Final = 0.02
 """Seconds between tries for locks for which SQLite does not wait by itself."""
-_LOOK_S: Final = 0.25
-"""Seconds between two readings of the state while operations arrive."""
+_STATE_S: Final = 0.25
+"""Minimum number of seconds between two readings of the state while operations arrive."""
 _SHRINK_PAGES: Final = 8_000
 """Pages that are returned to the disk at a time, 32 MB; a file with fewer unused pages keeps them."""
-_EXPECTED: Final = (sqlite3.Error, OSError, ConfigurationError)
+_EXPECTED_ERRORS: Final = (sqlite3.Error, OSError, ConfigurationError)
 
 
 class _Unwritten(Exception):
-    """A transaction that is not in the spool although SQLite raised no error."""
+    """The failure of a transaction without an error of SQLite: the disk is full, or the file was replaced."""
 
     def __init__(self, fault: SpoolFault) -> None:
         super().__init__(fault.reason)
@@ -278,11 +265,14 @@ class SpoolWriter:
     """The spool's file, opened at the first write, and again after a fault.
 
     Attributes:
+        path: path of the file.
         sync: SQLite's ``synchronous``.
+        bounds: limits of the file, of the age of rows, and of leases.
         clock: clock of leases, in ns.
         wall_ns: wall clock for the age of rows, Unix ns.
         lock_wait_s: time in s for which an operation waits for the lock of another program.
-        tidy_s: seconds between two truncations of the log, in which deleted rows can be read until then.
+        tidy_s: seconds between two truncations of the log; deleted rows can be read in the log until it is truncated.
+        leases: the lease of this process, and the expiry of other leases.
         hurry_by: time by ``monotonic`` at which all waiting ends, because the spool is being closed.
         state: latest state that was read from the file.
         refusing: reason why the latest rows were refused; None if they were written.
@@ -300,20 +290,20 @@ class SpoolWriter:
     state: SpoolState = field(default_factory=SpoolState)
     refusing: SpoolFault | None = None
     _fault: SpoolFault | None = None
-    _moved: str | None = None
+    _moved_line: str | None = None
     _connection: sqlite3.Connection | None = None
     _table: SpoolTable | None = None
     _opened_as: tuple[int, int] | None = None
-    _is_anew: bool = False
-    _looked_at: float = 0.0
-    _wiped_at: float = field(default_factory=monotonic)
+    _was_replaced: bool = False
+    _state_read_s: float = 0.0
+    _truncated_s: float = field(default_factory=monotonic)
     _is_written: bool = False
 
     def __post_init__(self) -> None:
         self.leases = Leases(self.bounds.lease_ns, self.clock)
 
-    def look(self) -> None:
-        """Open and check the file once, on any thread; the thread of the spool opens it again.
+    def check_file(self) -> None:
+        """Open the file, check it for damage, and close it. Any thread may call this: the thread of the spool opens it again.
 
         Raises:
             ConfigurationError: the file cannot be created, or belongs to another program or a newer version.
@@ -325,57 +315,58 @@ class SpoolWriter:
             self._execute("ROLLBACK")
         except sqlite3.Error as error:
             fault = self._roll_back(error)
-            self._note(None if fault is LOCKED or fault is DAMAGED else fault)
+            self._set_refusing(None if fault is LOCKED or fault is DAMAGED else fault)
         self._disconnect()
 
     def fault_line(self) -> str | None:
         """Return one line for an operator; None = no fault."""
-        return self._moved if self._fault is None else f"the spool {self.path}: {self._fault.line}"
+        return self._moved_line if self._fault is None else f"the spool {self.path}: {self._fault.line}"
 
-    def do(self, operations: Sequence[Operation], since: float) -> tuple[list[Answer], list[Operation]]:
+    def run(self, operations: Sequence[Operation], since_s: float) -> tuple[list[Answer], list[Operation]]:
         """Run operations in one transaction; return the functions to call, and the operations to repeat.
 
         Args:
             operations: operations in order.
-            since: time of the first of them, by ``monotonic``.
+            since_s: time of the first of them, by ``monotonic``.
         """
         try:
-            answers = self._commit(operations, min(since + self.lock_wait_s, self.hurry_by))
-        except Exception as error:  # noqa: BLE001  (who waits is answered, whatever happens)
-            return self._failed(operations, since, error)
-        self._note(DISK_FULL if is_disk_full(self.path, self._unused_bytes) else None)
+            answers = self._commit(operations, min(since_s + self.lock_wait_s, self.hurry_by))
+        except Exception as error:  # noqa: BLE001  (every operation is answered, whatever happens)
+            return self._handle_failure(operations, since_s, error)
+        self._set_refusing(DISK_FULL if is_disk_full(self.path, self._unused_bytes) else None)
         return answers, []
 
     def tidy(self) -> None:
         """Truncate the log and return unused pages to the disk, if it is time to."""
         now = monotonic()
-        if self._connection is None or not self._is_written or now - self._wiped_at < self.tidy_s:
+        if self._connection is None or not self._is_written or now - self._truncated_s < self.tidy_s:
             return
-        self._wiped_at = now
+        self._truncated_s = now
         with suppress(sqlite3.Error):
             pages, unused = self._number("PRAGMA page_count"), self._number("PRAGMA freelist_count")
-            shrinks = unused > _SHRINK_PAGES and unused >= pages / 2  # more pages may be unused the next time
+            shrinks = unused > _SHRINK_PAGES and unused >= pages / 2
             if shrinks:
                 # ``execute`` releases only one page.
                 self._connection.executescript(f"PRAGMA incremental_vacuum({_SHRINK_PAGES})")
+            # Again next time, if the log could not be truncated, or more pages may be unused.
             self._is_written = bool(self._number("PRAGMA wal_checkpoint(TRUNCATE)")) or shrinks
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Release the rows of this process, and close the file."""
         if self._table is not None:
-            with suppress(*_EXPECTED):
-                self._begun(self.hurry_by).resign()
+            with suppress(*_EXPECTED_ERRORS):
+                self._begin(self.hurry_by).resign()
                 self._execute("COMMIT")
         self._disconnect()
 
-    def _commit(self, operations: Sequence[Operation], until: float) -> list[Answer]:
-        table = self._begun(until)
+    def _commit(self, operations: Sequence[Operation], until_s: float) -> list[Answer]:
+        table = self._begin(until_s)
         if any(operation.grows for operation in operations) and is_disk_full(self.path, self._unused_bytes):
             raise _Unwritten(DISK_FULL)
         holder = table.renew()
         answers = [answer for operation in operations if (answer := operation.do(table)) is not None]
-        if not operations or monotonic() - self._looked_at > _LOOK_S:
-            self.state, self._looked_at = table.state(), monotonic()
+        if not operations or monotonic() - self._state_read_s > _STATE_S:
+            self.state, self._state_read_s = table.state(), monotonic()
         self._execute("COMMIT")
         if _file_id(self.path) != self._opened_as:
             raise _Unwritten(REPLACED)
@@ -383,53 +374,55 @@ class SpoolWriter:
         self._is_written |= bool(operations)
         return answers
 
-    def _failed(
-        self, operations: Sequence[Operation], since: float, error: Exception
+    def _handle_failure(
+        self, operations: Sequence[Operation], since_s: float, error: Exception
     ) -> tuple[list[Answer], list[Operation]]:
         fault = self._roll_back(error)
-        given_up, parts = _split(operations) if fault.put is PutResult.FULL else (operations, ())
-        held = self.leases.holds()
-        answers: list[Answer] = [partial(failed.fail, fault, held) for failed in given_up if failed.fail is not None]
-        again = [failed for failed in given_up if failed.lasting]
-        for part in parts:
-            done, left = self.do(part, since)
-            answers, again = [*answers, *done], [*again, *left]
-        self._note(fault)
-        return answers, again
+        failed, groups = _split(operations) if fault.put is PutResult.FULL else (operations, ())
+        has_rows = self.leases.holds()
+        answers: list[Answer] = [partial(each.fail, fault, has_rows) for each in failed if each.fail is not None]
+        repeated = [each for each in failed if each.lasting]
+        for group in groups:
+            more_answers, more_repeated = self.run(group, since_s)
+            answers, repeated = [*answers, *more_answers], [*repeated, *more_repeated]
+        self._set_refusing(fault)
+        return answers, repeated
 
-    def _begun(self, until: float) -> SpoolTable:
-        """Return the table, in a transaction that holds the lock of the file."""
-        began = monotonic()
+    def _begin(self, until_s: float) -> SpoolTable:
+        """Begin a transaction, which has the lock of the file, and return the table."""
+        began_s = monotonic()
         while True:
             try:
                 table = self._open()
                 self._execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if fault_of(error) is not LOCKED or monotonic() > until:
+                if fault_of(error) is not LOCKED or monotonic() > until_s:
                     raise
-                if monotonic() - began > _NOTICED_S:
-                    self._log(LOCKED)
-                sleep(_AGAIN_S)
+                if monotonic() - began_s > _LOGGED_AFTER_S:
+                    self._set_fault(LOCKED)
+                sleep(_LOCK_RETRY_S)
             else:
                 return table
 
     def _open(self, *, check: bool = False) -> SpoolTable:
         if self._table is None:
-            _make_file(self.path)
+            make_database_file(self.path, "spool")
             self._opened_as = _file_id(self.path)
             self._connection = _open_file(self.path, self.sync, check=check)
             self._table = SpoolTable(
-                self._connection, self.leases, self.bounds, wall_ns=self.wall_ns, anew=self._is_anew
+                self._connection, self.leases, self.bounds, wall_ns=self.wall_ns, replaced=self._was_replaced
             )
         return self._table
 
     def _roll_back(self, error: Exception) -> SpoolFault:
-        """Roll a transaction back. Close the file, which may work after reopening, unless it is locked or its disk is full."""
+        """Roll a transaction back, and return the fault. Unless the file is locked or its disk is full, close the file, because
+        it may work after it is opened again.
+        """
         with suppress(sqlite3.Error):
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         fault = error.fault if isinstance(error, _Unwritten) else fault_of(error)
-        if not isinstance(error, (*_EXPECTED, _Unwritten)):
+        if not isinstance(error, (*_EXPECTED_ERRORS, _Unwritten)):
             log_internal_error("write the spool", error)
         if fault is LOCKED or fault.put is PutResult.FULL:
             return fault
@@ -437,11 +430,11 @@ class SpoolWriter:
         if fault is DAMAGED:
             with suppress(OSError):
                 if (moved := _move_aside(self.path, self._opened_as)) is not None:
-                    self._moved = (
+                    self._moved_line = (
                         f"the spool {self.path} was damaged: it is now {moved.name}, and a new file was created"
                     )
-                    log_once(f"spool {self.path} moved", self._moved)
-        self._is_anew |= fault in (REPLACED, DAMAGED)
+                    log_once(f"spool {self.path} moved", self._moved_line)
+        self._was_replaced |= fault in (REPLACED, DAMAGED)
         return fault
 
     def _disconnect(self) -> None:
@@ -450,18 +443,17 @@ class SpoolWriter:
                 self._connection.close()
         self._connection = self._table = None
 
-    def _note(self, fault: SpoolFault | None) -> None:
+    def _set_refusing(self, fault: SpoolFault | None) -> None:
         self.refusing = fault
-        self._log(fault)
+        self._set_fault(fault)
 
-    def _log(self, fault: SpoolFault | None) -> None:
+    def _set_fault(self, fault: SpoolFault | None) -> None:
         self._fault = fault
         if fault is not None:
             log_once(f"spool {self.path} {fault.reason}", self.fault_line() or "")
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
-        if self._connection is None:  # not reached: a transaction has opened it
-            raise sqlite3.ProgrammingError("the spool is closed")
+        assert self._connection is not None  # a transaction has opened it
         return self._connection.execute(statement)
 
     def _unused_bytes(self) -> int:
@@ -474,7 +466,11 @@ class SpoolWriter:
 
 
 def _split(operations: Sequence[Operation]) -> tuple[Sequence[Operation], Sequence[Sequence[Operation]]]:
-    """Return the operations that need space on a full disk; and groups of all other operations, which may free space."""
+    """Return the operations that fail on a full disk, because they need space; and groups of all other operations.
+
+    The groups are run again, because deletions free space. A single operation has failed. Without operations that need space,
+    each operation is a group of its own.
+    """
     if len(operations) == 1:
         return operations, ()
     growing = [operation for operation in operations if operation.grows]

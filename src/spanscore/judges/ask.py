@@ -1,4 +1,4 @@
-"""Ask a judge a question. The answer is parsed, checked against the requested Pydantic model, and repaired at most once."""
+"""Ask a judge a question: parse its answer, check it against the requested Pydantic model, and repair it at most once."""
 
 from __future__ import annotations
 
@@ -42,21 +42,23 @@ _DEEPEST = 20
 _MOST_VALUES = 1_000
 """Most values of one object; bounds the parsing time of any text."""
 _BLANKS = re.compile(r"(?:\s|//[^\n]*|#[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*+")
-_BEFORE_A_SIGN = r"(?!\s*+[,:}\]])"
+"""Blanks and comments."""
+_NO_PUNCTUATION_NEXT = r"(?!\s*+[,:}\]])"
 _TEXTS: Mapping[str, re.Pattern[str]] = {
     '"': re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL),
-    "'": re.compile(rf"'((?:[^'\\]|\\.|'{_BEFORE_A_SIGN})*+)'", re.DOTALL),
+    "'": re.compile(rf"'((?:[^'\\]|\\.|'{_NO_PUNCTUATION_NEXT})*+)'", re.DOTALL),
     "\u201c": re.compile("\u201c((?:[^\u201d\\\\]|\\\\.)*+)\u201d", re.DOTALL),
-    "\u2018": re.compile(rf"{chr(0x2018)}((?:[^\u2019\\]|\\.|\u2019{_BEFORE_A_SIGN})*+)\u2019", re.DOTALL),
+    "\u2018": re.compile(rf"{chr(0x2018)}((?:[^\u2019\\]|\\.|\u2019{_NO_PUNCTUATION_NEXT})*+)\u2019", re.DOTALL),
 }
+"""Opening quote → pattern of a quoted text; its group is the text inside the quotes."""
 _ESCAPE = re.compile(r'\\(?:u[0-9a-fA-F]{4}|.)|"', re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])")
-_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+_LITERALS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object from its pairs. Duplicate keys are an error: of two verdicts, the last would be read.
+    """Return a JSON object from its pairs. Duplicate keys are an error: ``dict`` would keep the last of two verdicts.
 
     Raises:
         ValueError: a key occurs twice.
@@ -74,7 +76,7 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=object_of)
 def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
     """Return the object that begins at ``start`` in nearly valid JSON, and the position behind it.
 
-    Models without an enforced schema write JSON as programmers do. Each form below has one reading; every other fault is an
+    Models without an enforced schema write JSON with the faults below. Each of them has one reading; any other fault is an
     error::
 
         "\\(x^2\\)"              an escape that JSON lacks is a backslash
@@ -94,7 +96,7 @@ def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
 
 
 class _Cursor:
-    """A position in a text that moves behind each part that is read."""
+    """A parser of nearly valid JSON. Its position moves behind each part that it reads; faults raise ValueError."""
 
     def __init__(self, text: str, position: int) -> None:
         self._text = text
@@ -106,51 +108,51 @@ class _Cursor:
         return object_of(self._read_list("{", "}", self._read_pair, depth))
 
     def _read_pair(self, depth: int) -> tuple[str, Any]:
-        if self._next() not in _TEXTS:
+        if self._peek() not in _TEXTS:
             raise ValueError("a key without quotes")
         key = self._read_text()
-        self._sign(":")
+        self._expect(":")
         return key, self._read_value(depth)
 
     def _read_value(self, depth: int) -> Any:
-        sign = self._next()
+        character = self._peek()
         self._values += 1
         if self._values > _MOST_VALUES:
             raise ValueError("too many values")
-        if sign in _TEXTS:
+        if character in _TEXTS:
             return self._read_text()
-        if sign == "{":
+        if character == "{":
             return self.read_object(depth)
-        if sign == "[":
+        if character == "[":
             return self._read_list("[", "]", self._read_value, depth)
-        if sign.isalpha():
+        if character.isalpha():
             word = self._match(_NAME).lower()
-            if word not in _WORDS:
+            if word not in _LITERALS:
                 raise ValueError("a word without quotes")
-            return _WORDS[word]
+            return _LITERALS[word]
         return json.loads(self._match(_NUMBER))
 
     def _read_list(self, begin: str, end: str, read: Callable[[int], Any], depth: int) -> list[Any]:
         if not depth:
             raise ValueError("too deep")
-        self._sign(begin)
+        self._expect(begin)
         parts = []
-        while self._next() != end:
+        while self._peek() != end:
             parts.append(read(depth - 1))
-            if self._next() != end:
-                self._sign(",")
-        self._sign(end)
+            if self._peek() != end:
+                self._expect(",")
+        self._expect(end)
         return parts
 
-    def _next(self) -> str:
-        """Return the next character behind blanks and comments; empty at the end."""
+    def _peek(self) -> str:
+        """Skip blanks and comments, and return the next character without reading it; empty at the end."""
         blanks = _BLANKS.match(self._text, self.position)
         self.position = blanks.end() if blanks else self.position
         return self._text[self.position : self.position + 1]
 
-    def _sign(self, sign: str) -> None:
-        if self._next() != sign:
-            raise ValueError(f"no {sign}")
+    def _expect(self, character: str) -> None:
+        if self._peek() != character:
+            raise ValueError(f"no {character}")
         self.position += 1
 
     def _match(self, pattern: re.Pattern[str]) -> str:
@@ -166,20 +168,20 @@ class _Cursor:
         return text
 
 
-def _repair_escape(sign: re.Match[str]) -> str:
-    """Return an escape, or a bare double quote, as valid JSON. ``\\frac`` and ``\\beta`` are LaTeX, not a form feed."""
-    escape = sign[0]
+def _repair_escape(match: re.Match[str]) -> str:
+    """Return an escape, or a bare double quote, as valid JSON. ``\\f`` in ``\\frac`` is LaTeX, and no form feed."""
+    escape = match[0]
     if escape == '"':
         return '\\"'
-    following = sign.string[sign.end() : sign.end() + 1]
+    following = match.string[match.end() : match.end() + 1]
     if len(escape) > 2 or escape[1] in '"\\/nrt' or (escape[1] in "bf" and not following.isalpha()):  # noqa: PLR2004  (\uXXXX)
         return escape
     return escape[1] if escape[1] in "'\u2018\u2019\u201c\u201d" else f"\\{escape}"
 
 
-def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
+def validate_answer(value: Any, output: type[BaseModel]) -> BaseModel | None:
     """Return an object as an ``output``; None if it is invalid, or if two of its keys differ only in case."""
-    if not isinstance(value, Mapping) or not _is_plain(value, output):
+    if not isinstance(value, Mapping) or not _has_valid_keys(value, output):
         return None
     try:
         return output.model_validate(value)
@@ -191,7 +193,7 @@ def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
         return None
 
 
-def bare_object(value: Any, output: type[BaseModel]) -> Any:
+def unwrap_object(value: Any, output: type[BaseModel]) -> Any:
     """Return the object inside ``{"answer": {…}}`` if only the inner keys are fields of ``output``; else the value itself."""
     names = _names(output)
     if not isinstance(value, Mapping) or len(value) != 1:
@@ -202,10 +204,10 @@ def bare_object(value: Any, output: type[BaseModel]) -> Any:
     return inner if any(_fold_name(name) in names for name in inner) else value
 
 
-def _is_plain(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
+def _has_valid_keys(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
     """Whether an object's keys differ in more than case, and at least one is a field of ``output``."""
     names = _names(output)
-    if not names or all(names.get(key) == key for key in value):  # most answers: no key has to be folded
+    if not names or all(names.get(key) == key for key in value):  # fast path: most keys need no folding
         return True
     folded = {_fold_name(key) for key in value}
     return len(folded) == len(value) and not names.keys().isdisjoint(folded)
@@ -213,7 +215,7 @@ def _is_plain(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
 
 def _fold_name(name: str) -> str:
     """Return a name without case, blanks, hyphens and underscores: ``"End state"`` is ``end_state``."""
-    return "".join(sign for sign in name.casefold() if sign.isalnum())
+    return "".join(character for character in name.casefold() if character.isalnum())
 
 
 def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
@@ -246,8 +248,8 @@ _MAX_PIECES = 50
 """Objects, thoughts and stray brackets of one answer. Together with ``_MAX_TOKENS`` it bounds the parsing time of any text."""
 _MAX_TOKENS = 2_000
 """Brackets and strings examined in the search for one closing bracket."""
-_SENTENCE = 3
-"""Blanks in a text that two authors would hardly write by chance."""
+_SENTENCE_BLANKS = 3
+"""Minimum number of blanks in a text that counts as a sentence: two authors hardly write the same sentence by chance."""
 
 
 class _Piece(NamedTuple):
@@ -256,7 +258,8 @@ class _Piece(NamedTuple):
     Attributes:
         text: the text, both brackets included.
         value: the parsed object; None if the text is not a JSON object.
-        forms: the squeezed texts that a quotation of it would have; the first is its own text.
+        forms: the texts, without spaces and quotes (``_squeeze_text``), by which a quotation of it is found in the evidence.
+            The first is its own text, which identifies it.
         is_wrapped: whether it is the only value of another object.
     """
 
@@ -267,13 +270,21 @@ class _Piece(NamedTuple):
 
 
 class _ParsedAnswer(NamedTuple):
-    """A parsed answer: the text behind the last thought, its objects, the text around these, and all earlier objects."""
+    """A parsed answer.
+
+    Attributes:
+        text: the text behind the last thought.
+        pieces: the objects in ``text``.
+        prose: ``text`` without these objects.
+        rivals: the objects before the last thought, except those inside thoughts.
+        has_thought: whether a thought precedes ``text``.
+    """
 
     text: str
     pieces: Sequence[_Piece]
     prose: str
     rivals: Sequence[_Piece] = ()
-    thought: str = ""
+    has_thought: bool = False
 
     @property
     def is_one_object(self) -> bool:
@@ -293,41 +304,40 @@ def read(
         <think> … </think>  The text has {"verdict": 1}, which it should not.  {"reason": "It lies.", "verdict": 0}
         a thought: removed  a quotation: it occurs in the evidence             the judge's own
 
-    A torn text has no verdict: an unescaped quotation can end the judge's own object anywhere. A quotation may also contain
-    ``</think>``. A verdict outside of the thoughts that the judge opened is therefore a rival of the verdict behind the last
-    thought. Two different rivals make the answer unreadable.
+    - The answer is a valid ``output``, and the only JSON object behind the last thought. Exact repetitions of it, and
+      quotations that are no valid ``output``, may stand there, too.
+    - A quotation is an object that also occurs in the evidence, ignoring spaces, quotes and escapes. An object that is the
+      whole text is a quotation only if it contains a sentence: ``{"rating": 2}`` may equal the evidence by chance, a reason
+      word for word may not.
+    - A text with an unmatched bracket has no answer: an unescaped quotation can end the judge's own object anywhere.
+    - A quotation may contain ``</think>``, and so end a thought too early. A valid object before the last thought, outside of
+      thoughts, is therefore a rival: if it differs from the answer and is no quotation, the text has no answer.
 
-    The answer is a valid ``output`` and not a quotation. It is the only JSON object of the text, apart from exact repetitions
-    and from quotations that are not a valid ``output``. A quotation is an object that also occurs in the evidence, ignoring
-    spaces, quotes and escapes. If the object is the whole text, it is a quotation only if it contains a sentence:
-    ``{"rating": 2}`` may equal the evidence by chance, a reason word for word may not.
-
-    Nearly valid JSON is read if it has only one reading (``loose_object``). These are read, too: an object that is the only
-    value of another, an object whose keys differ from the field names in case, and one line of a name and a value
-    ("Rating: 4").
-
-    Validation is as lax as pydantic's: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
+    Nearly valid JSON is read if it has only one reading (``loose_object``). The answer may be the only value of another object,
+    its keys may differ from the field names in case, blanks and underscores, and it may be one line of a name and a value
+    ("Rating: 4"). Pydantic's lax mode applies: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
 
     Args:
         text: the judge's text.
         output: model of the answer. A class method ``from_plain_text(text, evidence)``, if any, reads an answer without an
             object of the judge's own, thoughts left out, or returns None.
         evidence: the evidence that the judge was shown.
-        repaired: whether the text was rewritten from an unreadable one: an object that is the whole text may be a quotation.
+        repaired: whether the text is the repair of an unreadable answer. Then an object that is the whole text is a quotation
+            even without a sentence.
     """
     parts = _parse_answer(text, output)
     if parts is None or "}" in parts.prose:
         return None
     shown = _Shown(evidence)
     answer = _find_answer(parts, output, shown, repaired=repaired)
-    rivals = (answer_in(piece.value, output) for piece in parts.rivals if not shown.quotes(piece))
+    rivals = (validate_answer(piece.value, output) for piece in parts.rivals if not shown.quotes(piece))
     return None if any(rival is not None and rival != answer for rival in rivals) else answer
 
 
 def _find_answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
-    """Return the only verdict behind the last thought that is not a quotation; None without one, or with several."""
+    """Return the only answer behind the last thought that is not a quotation; None without one, or with several."""
     quoted = _find_quotations(parts, shown, repaired=repaired)
-    answers = {piece.forms[0]: answer_in(piece.value, output) for piece in parts.pieces}
+    answers = {piece.forms[0]: validate_answer(piece.value, output) for piece in parts.pieces}
     candidates = {key: answer for key, answer in answers.items() if answer is not None or key not in quoted}
     if not candidates:
         return _from_plain_text(parts, output, shown, repaired=repaired)
@@ -336,7 +346,7 @@ def _find_answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *
 
 
 class _Shown:
-    """The evidence in the forms in which quotations are looked up, built at the first look-up: most answers need none."""
+    """The evidence in the two forms in which quotations are searched. Each is built at its first use."""
 
     def __init__(self, evidence: Mapping[str, Any]) -> None:
         self.evidence = evidence
@@ -348,24 +358,24 @@ class _Shown:
 
     @cached_property
     def squeezed(self) -> str:
-        """The evidence in the form that quotations are compared with; building it is most of the cost of ``read``."""
+        """The evidence in the form of ``_Piece.forms``; building it is most of the cost of ``read``."""
         return _squeeze_text(self.text)
 
     def quotes(self, piece: _Piece) -> bool:
         """Whether a piece occurs in the evidence."""
-        # A fast first check: all keys of a quotation occur in the evidence.
+        # Fast path: every key of a quotation occurs in the evidence.
         may_occur = all(name.lower() in self.text for name in piece.value or () if name.isidentifier())
         return may_occur and any(form in self.squeezed for form in piece.forms)
 
 
 def _find_quotations(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset[str]:
-    """Return the keys of the pieces that are quotations of the evidence.
+    """Return the keys (``forms[0]``) of the pieces that are quotations of the evidence.
 
-    An object that is the whole answer may be the judge's own, although it occurs in the evidence. It is a quotation if the
-    thought before it may be one, too: the evidence has a ``</think``, which may have ended the thought too early.
+    An object that is the whole answer may equal the evidence by chance. If a thought precedes it and the evidence contains
+    ``</think``, a quotation may have ended the thought, and the object may be part of the quotation.
     """
-    may_be_its_own = parts.is_one_object and not repaired and not _has_sentence(parts.pieces[0].value)
-    if may_be_its_own and not (parts.thought and ("</think" in shown.text or "</think" in shown.squeezed)):
+    may_be_chance = parts.is_one_object and not repaired and not _has_sentence(parts.pieces[0].value)
+    if may_be_chance and not (parts.has_thought and ("</think" in shown.text or "</think" in shown.squeezed)):
         return frozenset()
     return frozenset(piece.forms[0] for piece in parts.pieces if shown.quotes(piece))
 
@@ -374,10 +384,10 @@ def _from_plain_text(
     parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool
 ) -> BaseModel | None:
     """Return the answer in a text without an object of the judge's own; None if the end of its thought is a quotation."""
-    if parts.thought and _squeeze_text(parts.thought + parts.text) in shown.squeezed:
+    if parts.has_thought and _squeeze_text(f"</think>{parts.text}") in shown.squeezed:
         return None
     line = None if repaired or parts.pieces else _LABELLED.fullmatch(parts.text.strip())
-    answer = answer_in({line[1]: line[2]}, output) if line else None
+    answer = validate_answer({line[1]: line[2]}, output) if line else None
     from_plain_text = getattr(output, "from_plain_text", None)
     if answer is None and from_plain_text is not None:
         answer = from_plain_text(parts.text, shown.evidence)
@@ -385,11 +395,11 @@ def _from_plain_text(
 
 
 def _has_sentence(value: Any) -> bool:
-    """Whether an object contains a text of several words. It does not recurse: an object may be as deep as Python's stack."""
+    """Whether an object contains a sentence. The function does not recurse: an object may be as deep as Python's stack."""
     inside = [value]
     while inside:
         part = inside.pop()
-        if isinstance(part, str) and part.count(" ") >= _SENTENCE:
+        if isinstance(part, str) and part.count(" ") >= _SENTENCE_BLANKS:
             return True
         if isinstance(part, Mapping):
             inside += part.values()
@@ -401,10 +411,10 @@ def _has_sentence(value: Any) -> bool:
 def _squeeze_text(text: str) -> str:
     """Return a text without spaces, quotes and escapes, in lower case: the result is equal however often it was escaped."""
     if "\\u" in text:  # UTF-16 joins the two escapes of an emoji
-        text = _ESCAPED.sub(lambda sign: chr(int(sign[1], 16)), text)
+        text = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    for sign in ("\\n", "\\r", "\\t", *"\\\"'\u2018\u2019\u201c\u201d"):
-        text = text.replace(sign, "")
+    for dropped in ("\\n", "\\r", "\\t", *"\\\"'\u2018\u2019\u201c\u201d"):
+        text = text.replace(dropped, "")
     return "".join(text.split()).lower().replace(",}", "}").replace(",]", "]")
 
 
@@ -414,17 +424,17 @@ def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
     pieces: list[_Piece] = []
     rivals: list[_Piece] = []
     prose: list[str] = []
-    thought = ""
+    has_thought = False
     for _ in range(_MAX_PIECES):
         mark = _MARK.search(text, position)
         if mark is None:
-            pieces = [piece for piece in pieces if piece.value is not None or '"' in piece.text]  # no {word}
-            return _ParsedAnswer(text[begin:], pieces, "".join([*prose, text[position:]]), rivals, thought)
-        if mark.group() != "{":  # an object before a thought is no answer yet, unless a quotation ended the thought
+            pieces = [piece for piece in pieces if piece.value is not None or '"' in piece.text]  # without {word}
+            return _ParsedAnswer(text[begin:], pieces, "".join([*prose, text[position:]]), rivals, has_thought)
+        if mark.group() != "{":  # the tag of a thought
             end = mark if mark.group(1) else _THOUGHT_ENDS.search(text, mark.end())
             begin = position = end.end() if end else len(text)  # a thought that never ends goes to the text's end
             rivals += [piece for piece in pieces if piece.value is not None]
-            pieces, prose, thought = [], [], "</think>"
+            pieces, prose, has_thought = [], [], True
             continue
         piece = _read_piece(text, mark.start(), output)
         if piece is None:
@@ -447,22 +457,22 @@ def _read_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None
 def _read_loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
     """Return nearly valid JSON as a piece if it is an answer, else the text up to its closing bracket, without a value.
 
-    A row of a broken list is thus not taken for an answer.
+    A row of a broken list is thus no answer.
     """
     with suppress(ValueError):
         value, end = loose_object(text, start)
         piece = _make_piece(text[start:end], value, output, as_json(value))
-        if answer_in(piece.value, output) is not None:
+        if validate_answer(piece.value, output) is not None:
             return piece
     closed = _find_end(text, start)
     return None if closed is None else _Piece(text[start:closed], None, (_squeeze_text(text[start:closed]),))
 
 
-def _make_piece(own: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
-    bare = bare_object(value, output)
-    if bare is not value:
-        forms = (*forms, as_json(bare))
-    return _Piece(own, bare, tuple(map(_squeeze_text, (own, *forms))), bare is not value)
+def _make_piece(text: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
+    inner = unwrap_object(value, output)
+    if inner is not value:
+        forms = (*forms, as_json(inner))
+    return _Piece(text, inner, tuple(map(_squeeze_text, (text, *forms))), inner is not value)
 
 
 def _find_end(text: str, start: int) -> int | None:
@@ -488,7 +498,7 @@ _EMPTY = "empty"
 _MAX_READ = 200_000
 """Number of characters that are read of an answer: forty times the longest answer that a metric requests."""
 _MAX_REPAIRED = 100_000
-"""Characters of an unreadable answer that are sent back: above the length of any useful answer, below a runaway one's."""
+"""Characters of an unreadable answer that are sent back: more than any useful answer has, fewer than a runaway answer."""
 
 
 class Repaired(BaseModel):
@@ -516,7 +526,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
     prompt, left_out = fit(prompt, bound_of(judge))
     text, answer = await _ask_once(judge, prompt, left_out, not_shown)
     if answer is None and repair:  # only once: a judge that fails twice rarely succeeds later
-        form_asked = Prompt(
+        repair_prompt = Prompt(
             step=REPAIR_STEP,
             instruction=_REPAIR,
             evidence={"answer": text[:_MAX_REPAIRED], "form": form(prompt.output)},
@@ -524,7 +534,7 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
             vote_index=prompt.vote_index,
             order=prompt.order,
         )
-        _, answer = await _ask_once(judge, form_asked, repair_of=prompt)
+        _, answer = await _ask_once(judge, repair_prompt, repair_of=prompt)
     if answer is None:
         tried = ", also after one repair" if repair else ""
         raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form{tried}")
@@ -532,7 +542,10 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
 
 
 def _with_images(judge: Judge, prompt: Prompt) -> tuple[Prompt, int]:
-    """Return a question with the images whose markers its evidence has, or their number if the judge reads no images."""
+    """Return a question with the images that its evidence refers to by markers, and 0.
+
+    If the judge reads no images, return the question unchanged, and the number of these images.
+    """
     images = current_score().images
     if not images:
         return prompt, 0
@@ -541,18 +554,24 @@ def _with_images(judge: Judge, prompt: Prompt) -> tuple[Prompt, int]:
     return (replace(prompt, images=shown), 0) if reads_images(judge) else (prompt, len(shown))
 
 
-def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
-    """Return the answer in a repair: the object itself, or the text of one in ``{"text": "…"}``."""
+def _read_repair(text: str, repair: Prompt, question: Prompt) -> BaseModel | None:
+    """Return the answer to a question in the answer to its repair, either as an object or in ``{"text": "…"}``."""
     wrapped = read(text, Repaired, repair.evidence)
-    if isinstance(wrapped, Repaired) and "text" not in prompt.output.model_fields:
+    if isinstance(wrapped, Repaired) and "text" not in question.output.model_fields:
         text = wrapped.text
-    return read(text, prompt.output, prompt.evidence, repaired=True)
+    return read(text, question.output, question.evidence, repaired=True)
 
 
 async def _ask_once(
     judge: Judge, prompt: Prompt, left_out: float = 0.0, not_shown: int = 0, *, repair_of: Prompt | None = None
 ) -> tuple[str, BaseModel | None]:
-    """Call the judge once and record the call; return its text, and the parsed answer or None."""
+    """Call the judge once and record the call; return its text, and the parsed answer or None.
+
+    Args:
+        left_out: share of the question's tokens that was left out, [0, 1).
+        not_shown: number of images that the judge does not get.
+        repair_of: the question, if ``prompt`` asks to repair its answer; None for a question of a metric.
+    """
     started = time.perf_counter()
     reply = await call_judge(judge, prompt)
     text = reply.text[:_MAX_READ]
@@ -580,21 +599,20 @@ async def _ask_once(
 
 
 async def call_judge(judge: Judge, prompt: Prompt) -> Reply:
-    """Call the judge once, and record a failure, and the failed attempts before an answer.
+    """Call the judge once. A failure is recorded as a call; a judge with retries records its failed attempts, too.
 
     Raises:
         JudgeError: the judge gave no answer.
     """
     started = time.perf_counter()
-    # A judge with retries records its abandoned attempts.
-    completed = completed_by(lambda call: with_names(judge_in_force(judge), with_cost(judge, call)))
-    with completed, recorded_calls() as attempts:
+    with_cost_and_names = completed_by(lambda call: with_names(judge_in_force(judge), with_cost(judge, call)))
+    with with_cost_and_names, recorded_calls() as attempts:
         try:
             return await _call_untraced(judge, prompt)
         except JudgeError as error:
-            left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
+            last_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
             if error.request_sent:
-                record(failed_call(prompt, judge.model, error, left_s))
+                record(failed_call(prompt, judge.model, error, last_s))
             raise
 
 

@@ -1,12 +1,12 @@
 """Create judges from a chat model, a model name or another judge, and wrap them in the configured middleware, in a fixed order.
 
-    FallingBack(Cached(BatchedVotes(CacheFilled(Budgeted(RateLimited(Priced(judge)))))))
+    FallingBack(Cached(BatchedVotes(CacheFilled(Budgeted(RateLimited(Windowed(Priced(judge))))))))
 
-A chat model has all layers, ``FallingBack`` only with fallbacks. A user's own judge has only the configured layers.
+A chat model has all layers; ``FallingBack`` and ``Windowed`` need a setting. A user's own judge has only the configured layers.
 ``RateLimited`` has attempts, deadlines and limits; the votes of a score are one question to it.
 
 The order matters. The timeout does not run while a question waits for its place. A question that waits for its next attempt
-has no place. Every attempt has its cost. A question with a cached answer skips all other layers.
+has no place. Every attempt has its cost. A question with a cached answer skips the layers inside ``Cached``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from spanscore.protocols import Judge
 class MiddlewareSettings(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the middleware; the outermost first. New middleware is added here.
 
-    All limits are settings of one middleware, ``RateLimited``. A user's own judge has it only if one of its settings is given,
-    or a fallback, which needs its breaker. ``Cached`` wraps every chat model, because the caller of a run may decide whether it
-    keeps answers.
+    All limits are settings of one middleware, ``RateLimited``. A user's own judge has ``RateLimited`` only if a limit is set,
+    or a fallback, which needs the breaker of ``RateLimited``. ``Cached`` wraps every chat model, because a run (``evaluate``)
+    may bring a store of answers.
     """
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]
@@ -58,13 +58,13 @@ _KEYWORDS = [*_OUTERMOST_FIRST]
 _WAIT = "prompt_cache_wait"
 """This layer is inside of ``BatchedVotes``, because the votes of a score are one question and do not wait for each other."""
 _LIMITER_KEYWORDS = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] is RateLimited]
-_OUTSIDE = [keyword for keyword in _KEYWORDS[: _KEYWORDS.index(_LIMITER_KEYWORDS[0])] if keyword != _WAIT]
-_INSIDE = _KEYWORDS[_KEYWORDS.index(_LIMITER_KEYWORDS[-1]) + 1 :]
-_ONLY_GIVEN: Mapping[str, Any] = {"max_attempts": 1, "timeout": inf}
-"""Limits of a user's own judge that are not given: one attempt without a deadline."""
+_OUTSIDE_LIMITS = [keyword for keyword in _KEYWORDS[: _KEYWORDS.index(_LIMITER_KEYWORDS[0])] if keyword != _WAIT]
+_INSIDE_LIMITS = _KEYWORDS[_KEYWORDS.index(_LIMITER_KEYWORDS[-1]) + 1 :]
+_OWN_JUDGE_DEFAULTS: Mapping[str, Any] = {"max_attempts": 1, "timeout": inf}
+"""Default limits of a user's own judge without a fallback: one attempt without a deadline."""
 
-# The key is the model's id. A judge keeps its model alive, so the id is not reused while the entry exists.
 _shared: WeakValueDictionary[int, Judge] = WeakValueDictionary()
+"""Id of a chat model → its judge. A judge keeps its model alive, so the id is not reused while the entry exists."""
 _OFFLINE = LexicalJudge()
 
 
@@ -153,20 +153,20 @@ def judge(
             raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")
         model = named_model(model.strip(), **client)
     if callable(getattr(model, "ask", None)):
-        return stacked(model, effects)
+        return wrap_judge(model, effects)
     timeout = effects.get("timeout")
     bounds: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     inner = LangChainJudge(
         model, structured=structured, prompt_order=prompt_order, prompt_cache=prompt_cache, images=images, **bounds
     )
-    return stacked(inner, effects, chat_model=True)
+    return wrap_judge(inner, effects, chat_model=True)
 
 
 def _fallback_judge(model: Any, settings: Mapping[str, Any]) -> Judge:
     if isinstance(model, Mapping):
         return budgeted(judge(**{**settings, **model}))
-    kept = _LIMITER_KEYWORDS if limiters_of(model) else ()  # a judge with its own limiter keeps it
-    return budgeted(judge(model, **{name: value for name, value in settings.items() if name not in kept}))
+    ignored = _LIMITER_KEYWORDS if limiters_of(model) else ()  # a judge with its own limiter keeps its limits
+    return budgeted(judge(model, **{name: value for name, value in settings.items() if name not in ignored}))
 
 
 def _refuse_client(client: ClientSettings) -> None:
@@ -190,59 +190,59 @@ def shared_judge(model: Any) -> Judge:
     return shared
 
 
-def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = False) -> Judge:
+def wrap_judge(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = False) -> Judge:
     """Return a judge wrapped in the middleware that has a setting.
 
     Args:
         judge: the judge to wrap.
         settings: keyword → setting; None counts as missing.
-        chat_model: whether ``RateLimited`` wraps it in any case.
+        chat_model: whether it has the layers of a chat model even without a setting.
 
     Raises:
         TypeError: a keyword is unknown.
         ConfigurationError: a setting is invalid.
     """
-    values = _check_settings(judge, settings)
+    settings = _check_settings(judge, settings)
     if chat_model:
-        values = {"cache": None, _WAIT: PROMPT_CACHE_WAIT_S, **values}  # a run may bring a cache of answers
-    limits, has_limiter = _part(values, _LIMITER_KEYWORDS), bool(limiters_of(judge))
+        settings = {"cache": None, _WAIT: PROMPT_CACHE_WAIT_S, **settings}  # a run may bring a cache of answers
+    limits, has_limiter = _limits_in(settings), bool(limiters_of(judge))
     if limits and has_limiter:  # a question would hold one place, and wait for another
         raise ConfigurationError(
             f"{min(limits)} is given around a judge that has its limits: give it to the call that creates that judge"
         )
-    if values and not has_limiter:  # innermost: each attempt is paid for, and waiting outside of it costs nothing
-        values = {"prices": {}, **values}
-    judge = _wrapped(judge, values, _INSIDE)
-    needs_breaker = chat_model or ("fallback" in values and not has_limiter)
+    if settings and not has_limiter:  # ``Priced`` is the innermost layer, so that each attempt is paid for
+        settings = {"prices": {}, **settings}
+    judge = _wrap(judge, settings, _INSIDE_LIMITS)
+    needs_breaker = chat_model or ("fallback" in settings and not has_limiter)
     if needs_breaker or limits:
-        judge = RateLimited(judge, **{**({} if needs_breaker else _ONLY_GIVEN), **limits})
+        judge = RateLimited(judge, **{**({} if needs_breaker else _OWN_JUDGE_DEFAULTS), **limits})
     # A budget is outside of the waits, and inside of cache and fallback; without these, ``judges/ask.py`` adds it.
-    judge = budgeted(judge) if {"cache", "fallback"} & values.keys() else judge
-    return _wrapped(with_batched_votes(_with_wait(judge, values)), values, _OUTSIDE)
+    judge = budgeted(judge) if {"cache", "fallback"} & settings.keys() else judge
+    return _wrap(with_batched_votes(_with_wait(judge, settings)), settings, _OUTSIDE_LIMITS)
 
 
 def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
     """Return a judge with one layer that waits for the first question. With two layers, a question would wait for itself."""
-    waits = any(isinstance(layer, CacheFilled) for layer in layers(judge))
-    return judge if waits else _wrapped(judge, settings, [_WAIT])
+    has_wait = any(isinstance(layer, CacheFilled) for layer in layers(judge))
+    return judge if has_wait else _wrap(judge, settings, [_WAIT])
 
 
 def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are not None."""
     if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
         raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
-    effects = {keyword: setting for keyword, setting in settings.items() if setting is not None}
-    if effects and hasattr(judge, "jurors"):
-        raise ConfigurationError(f"{min(effects)} is given around a jury: give it to the jury's own judges")
-    return effects
+    present = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    if present and hasattr(judge, "jurors"):
+        raise ConfigurationError(f"{min(present)} is given around a jury: give it to the jury's own judges")
+    return present
 
 
-def _wrapped(judge: Judge, values: Mapping[str, Any], keywords: Sequence[str]) -> Judge:
+def _limits_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {keyword: settings[keyword] for keyword in _LIMITER_KEYWORDS if keyword in settings}
+
+
+def _wrap(judge: Judge, settings: Mapping[str, Any], keywords: Sequence[str]) -> Judge:
     for keyword in reversed(keywords):
-        if keyword in values:
-            judge = _OUTERMOST_FIRST[keyword](judge, values[keyword])
+        if keyword in settings:
+            judge = _OUTERMOST_FIRST[keyword](judge, settings[keyword])
     return judge
-
-
-def _part(values: Mapping[str, Any], keywords: Sequence[str]) -> dict[str, Any]:
-    return {keyword: values[keyword] for keyword in keywords if keyword in values}

@@ -20,7 +20,7 @@ from spanscore.judges.effects.cost import Priced, budgeted
 from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.langchain.client import BlockingCalls, own_client
 from spanscore.judges.langchain.errors import judge_error
-from spanscore.judges.langchain.message import Exchange, Tokens, exchanging
+from spanscore.judges.langchain.message import Exchange, Tokens, use_exchange
 from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, named_embeddings
 from spanscore.judges.lexical.words import words
 from spanscore.judges.records import EMBED_STEP, record, transcribe_vectors, with_names
@@ -28,7 +28,7 @@ from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
 _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
-"""Most bytes of a response, in addition to those of each vector: 8,000 numbers take some 170 kB as digits."""
+"""Most bytes of a response: a constant, and the bytes of each vector. 8,000 numbers take some 170 kB as digits."""
 
 
 class EmbedderLimits(TypedDict, total=False):
@@ -53,8 +53,8 @@ class LangChainEmbedder:
         limits: keywords of ``judge()`` for attempts, places, deadlines and rates.
 
     Attributes:
-        account: the account that it asks.
-        asked: the client of the embeddings as a judge, inside a judge's middleware.
+        account: the account of the embeddings.
+        asked: the embeddings as a judge, with a judge's middleware; its answers are vectors.
         model: the model's configured name, or the name of the class.
     """
 
@@ -108,7 +108,7 @@ class _EmbeddingsClient:
     reads_instructions = False
 
     def __init__(self, embeddings: Any, timeout_s: float) -> None:
-        self._embeddings = embeddings  # held, as a judge's model is
+        self._embeddings = embeddings  # kept alive: accounts identify it by its id
         self.account = account_of_model(embeddings)
         self.in_process = is_in_process(embeddings)
         self._own, self.own_attempts, self.notes = own_client(embeddings, timeout_s)
@@ -122,11 +122,13 @@ class _EmbeddingsClient:
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """The plain attributes of embeddings without a model's name: these alone distinguish two objects of one class."""
+        """Settings that distinguish embeddings without a model's name from others of their class; otherwise empty."""
         if self.model != type_name(self._embeddings):
             return {}
-        held = getattr(self._embeddings, "__dict__", {})
-        return {name: value for name, value in held.items() if isinstance(value, str | int | float | list | tuple)}
+        attributes = getattr(self._embeddings, "__dict__", {})
+        return {
+            name: value for name, value in attributes.items() if isinstance(value, str | int | float | list | tuple)
+        }
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Return the vectors of the question's texts."""
@@ -134,23 +136,23 @@ class _EmbeddingsClient:
         exchange = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts), inf)
         started_s = time.perf_counter()
         try:
-            vectors = await self._vectors(texts, exchange)
+            vectors = await self._embed(texts, exchange)
         except Exception as error:
             failure = judge_error(error, prompt.step, exchange)
-            if not failure.input_tokens:  # otherwise the error already counts all requests
-                self._record(exchange.answers, time.perf_counter() - started_s, estimated=False)
+            if not failure.input_tokens:  # otherwise the error has the tokens of all requests
+                self._record(exchange.usages, time.perf_counter() - started_s, estimated=False)
             raise failure from error
         if len(vectors) != len(texts):
             raise JudgeUnparseable(f"{prompt.step}: {len(vectors)} vectors for {len(texts)} texts")
         has_usage = exchange.is_counted and exchange.tokens.input > 0
-        *before, last = (
-            exchange.answers if has_usage else _shared(estimate("".join(texts)), max(1, len(exchange.answers)))
-        )
-        took_s = (time.perf_counter() - started_s) / (len(before) + 1)  # their own durations are not known
-        self._record(before, took_s * len(before), estimated=not has_usage)
+        # A client splits many texts into several requests, of equal duration here, because the durations are not known.
+        usages = exchange.usages if has_usage else _divide(estimate("".join(texts)), max(1, len(exchange.usages)))
+        *earlier, last = usages
+        took_s = (time.perf_counter() - started_s) / len(usages)
+        self._record(earlier, took_s * len(earlier), estimated=not has_usage)
         return _VectorsReply(
             text="",
-            model=str(exchange.said.get("model") or self.model),
+            model=str(exchange.json_body.get("model") or self.model),
             input_tokens=last.input,
             duration_s=took_s,
             headers=exchange.headers,
@@ -159,15 +161,15 @@ class _EmbeddingsClient:
         )
 
     def _record(self, requests: Sequence[Tokens], took_s: float, *, estimated: bool) -> None:
-        """Record the requests before the last: a client splits many texts into several requests."""
+        """Record requests as calls, which together took ``took_s`` seconds."""
         for tokens in requests:
             record(_call(self.model, tokens.input, took_s / len(requests), estimated=estimated))
 
-    async def _vectors(self, texts: list[str], exchange: Exchange) -> list[list[float]]:
+    async def _embed(self, texts: list[str], exchange: Exchange) -> list[list[float]]:
         client = self._own
 
         def call() -> list[list[float]]:
-            with exchanging(exchange):
+            with use_exchange(exchange):
                 vectors: list[list[float]] = client.embed_documents(texts)
                 return vectors
 
@@ -186,9 +188,9 @@ def _call(model: str, tokens: int, took_s: float, *, estimated: bool, cost_usd: 
     )
 
 
-def _shared(tokens: int, requests: int) -> list[Tokens]:
+def _divide(tokens: int, requests: int) -> list[Tokens]:
     """Return an estimated number of tokens, divided among the requests."""
-    return [Tokens(tokens // requests + (place < tokens % requests)) for place in range(requests)]
+    return [Tokens(tokens // requests + (index < tokens % requests)) for index in range(requests)]
 
 
 def embedder(
@@ -210,8 +212,8 @@ def embedder(
     if isinstance(embeddings, str):
         embeddings = named_embeddings(embeddings)
     if callable(getattr(embeddings, "embed", None)):
-        made: Embedder = embeddings
-        return made
+        embedder: Embedder = embeddings
+        return embedder
     if callable(getattr(embeddings, "aembed_documents", None)):
         return LangChainEmbedder(embeddings, prices=prices, **limits)
     raise ConfigurationError(
@@ -219,9 +221,9 @@ def embedder(
     )
 
 
-def embedder_name(made: Embedder) -> str:
-    """Return the name of embeddings in a metric's version: the model's name, or the class if the embeddings name no model."""
-    return str(getattr(made, "model", None) or type(made).__name__)
+def embedder_name(embedder: Embedder) -> str:
+    """Return an embedder's name for a metric's version: the name of its model, or of its class without a model."""
+    return str(getattr(embedder, "model", None) or type(embedder).__name__)
 
 
 class LexicalEmbedder:

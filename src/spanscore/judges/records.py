@@ -26,14 +26,18 @@ from spanscore.protocols import Embedder, Judge
 EMBED_STEP = "embed"
 """Step of an embedding request; the model that answers it is no judge of the score."""
 MAX_CHARS = 100_000
-"""Most characters of each text, more than most judges read. Longer texts are cut, as some backends refuse megabytes."""
+"""Most characters of each text of a transcript, more than most judges read: some backends refuse megabytes."""
 
 
-def transcribe_answer(prompt: Prompt, reply: Reply, trouble: str | None) -> Transcript | None:
-    """Return the transcript of an answered call, with the fault of the answer; None if the score has no transcripts."""
+def transcribe_answer(prompt: Prompt, reply: Reply, fault: str | None) -> Transcript | None:
+    """Return the transcript of an answered call; None if the score has no transcripts.
+
+    Args:
+        fault: error type of an unusable answer; None for a usable answer.
+    """
     answer = _cut(reply.text) if current_score().quotes else ""
-    asked = _transcribe_question(prompt)
-    return asked and replace(asked, finish=reply.finish, trouble=trouble or "", answer=answer)
+    question = _transcribe_question(prompt)
+    return question and replace(question, finish=reply.finish, trouble=fault or "", answer=answer)
 
 
 def transcribe_vectors() -> Transcript | None:
@@ -68,18 +72,18 @@ def _cut(text: str) -> str:
 
 
 RECORDED_BY_CANCELLER = "the canceller records the call"
-"""Message with which a request is cancelled if the canceller records its call: at its deadline, or after its caller left."""
+"""Message with which ``RateLimited`` cancels a request, at the deadline or because its caller is cancelled."""
 
-# Every open block has its own list, and a call is added to all lists. Slices of one shared list would mix the calls of
+# Every open block has its own receiver of calls, mostly the ``append`` of a list. One shared list would mix the calls of
 # metrics that run concurrently.
-_open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
+_receivers: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
 _complete: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_rest_of_calls", default=None)
 
 
 def record_calls() -> list[JudgeCall]:
     """Collect the calls made in this context as ``recorded_calls`` does, until the context's task ends."""
     calls: list[JudgeCall] = []
-    _open.set((*_open.get(), calls.append))
+    _receivers.set((*_receivers.get(), calls.append))
     return calls
 
 
@@ -90,26 +94,29 @@ def recorded_calls() -> Iterator[list[JudgeCall]]:
     The list grows while the block and its tasks run. Blocks nest: an outer block also gets the calls of its inner blocks.
     """
     calls: list[JudgeCall] = []
-    with set_inside(_open, (*_open.get(), calls.append)):
+    with set_inside(_receivers, (*_receivers.get(), calls.append)):
         yield calls
 
 
-def recorded_by(charge: Callable[[JudgeCall], object]) -> AbstractContextManager[None]:
-    """Pass the judge calls made inside the block to ``charge``, and to none of the outer blocks."""
-    return set_inside(_open, (charge,))
+def recorded_by(receive: Callable[[JudgeCall], object]) -> AbstractContextManager[None]:
+    """Pass the judge calls made inside the block to a function, in place of the outer ``recorded_calls`` blocks."""
+    return set_inside(_receivers, (receive,))
 
 
 def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> AbstractContextManager[None]:
-    """Apply ``complete`` to the calls recorded inside the block, to add cost and requested model; if nested, the innermost."""
+    """Apply a function to each call recorded inside the block, to add cost and requested model. If blocks are nested, only the
+    function of the innermost block is applied.
+    """
     return set_inside(_complete, complete)
 
 
 def record(call: JudgeCall) -> None:
-    """Pass one call to every open block, inside ``recorded_by`` only to ``charge`` and the blocks inside it."""
+    """Pass one call to all open ``recorded_calls`` blocks, up to the innermost ``recorded_by`` block."""
     complete = _complete.get()
-    whole = call if complete is None else complete(call)
-    for add in _open.get():
-        add(whole)
+    if complete is not None:
+        call = complete(call)
+    for receive in _receivers.get():
+        receive(call)
 
 
 def abandoned_call(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
@@ -121,25 +128,27 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
     """Return the call of a request that gave no usable answer.
 
     An unusable answer is billed: the tokens are those of the error, 0 if it has none. A timeout or a broken answer without
-    output tokens may be billed, too: the call is marked as estimated, and missing input tokens are estimated. error: None =
-    the error is unknown.
+    output tokens may be billed, too: the call is marked as estimated, and missing input tokens are estimated.
+
+    Args:
+        error: None = the error is unknown.
     """
     transcript = _transcribe_question(prompt)
     read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)
-    late = (isinstance(error, JudgeTimeout) or getattr(error, "response_started", False)) and not written
+    is_estimated = (isinstance(error, JudgeTimeout) or getattr(error, "response_started", False)) and not written
     return JudgeCall(
         step=prompt.step,
         model=model,
-        input_tokens=question_tokens(prompt, model) if late and not read else read,
+        input_tokens=question_tokens(prompt, model) if is_estimated and not read else read,
         output_tokens=written,
         duration_s=duration_s,
         error_type=getattr(error, "error_type", None),
-        estimated=late,
+        estimated=is_estimated,
         transcript=transcript and replace(transcript, trouble=str(error) if isinstance(error, JudgeError) else ""),
     )
 
 
 def is_our_cancellation(error: BaseException) -> bool:
-    """Whether this task is cancelled. False if the judge itself raises CancelledError or SystemExit, which is then an error."""
+    """Whether an error is the cancellation of this task, and no CancelledError or SystemExit that the judge itself raised."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

@@ -1,4 +1,4 @@
-"""The context of a judge's call: its score, the marks that keep tracers away, and requests that several scores share."""
+"""The context of a judge's call: its score, the marks by which tracers ignore it, and requests that several scores share."""
 
 from __future__ import annotations
 
@@ -20,22 +20,27 @@ from spanscore.core.sample import Image
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 
-_PLAIN_KEY = "suppress_instrumentation"
+_OLDER_KEY = "suppress_instrumentation"
+"""The key of OpenTelemetry's context that some instrumentations read in place of ``_SUPPRESS_INSTRUMENTATION_KEY``."""
 
 
 def suppress_tracing() -> AbstractContextManager[None]:
     """Mark the block as a judge's call: no instrumentation traces it. Enter and leave it in one task.
 
-    Each of its four marks stops a tracer that the other marks do not stop. OpenTelemetry instrumentations honour the context
-    key, some the plain string. LangSmith honours only its own switch. Handlers of a configure hook, such as spanscore's,
-    honour a context variable. The LangChain judge adds a fifth mark, ``callbacks=[]``.
+    Four marks are set, each for other tracers:
+
+    - two keys of OpenTelemetry's context, for its instrumentations
+    - LangSmith's own switch
+    - a context variable, for handlers that LangChain adds by a configure hook, such as spanscore's
+
+    The LangChain judge adds a fifth mark, ``callbacks=[]``.
     """
     return nullcontext() if is_judging() else _mark_context()
 
 
 @contextmanager
 def _mark_context() -> Iterator[None]:
-    marked = context.set_value(_PLAIN_KEY, True, context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    marked = context.set_value(_OLDER_KEY, True, context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     token = context.attach(marked)
     try:
         with judging(), _without_langsmith():
@@ -45,7 +50,7 @@ def _mark_context() -> Iterator[None]:
 
 
 def suppressed_context() -> Context:
-    """Return a copy of the caller's context with the marks of ``suppress_tracing``, for as long as the copy exists."""
+    """Return a copy of the caller's context with the marks of ``suppress_tracing``."""
     if is_judging():
         return copy_context()
     with suppress_tracing():
@@ -56,13 +61,13 @@ def _without_langsmith() -> AbstractContextManager[None]:
     """Switch LangSmith off if it is loaded: importing it costs half a second, and without the import it cannot trace."""
     if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
         return nullcontext()
-    # The context has no parent: a search for the present run would take longer than all other steps, for untraced calls.
+    # ``parent=False``: LangSmith's search for the current run would take longer than all other steps.
     return _langsmith_context()(enabled=False, parent=False)
 
 
 @cache
 def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
-    """Return LangSmith's switch. Cached: the package looks each name up anew, which takes 10 µs."""
+    """Return LangSmith's switch. Cached: each import of a name of the package takes 10 µs."""
     from langsmith import tracing_context
 
     return tracing_context
@@ -76,27 +81,28 @@ T = TypeVar("T")
 class ScoreContext:
     """One metric's work on one sample, with the clock of the score, for its judge's middleware. Call on the loop thread.
 
-    The engine opens this context around each metric that it begins; a metric that is scored by hand has none. The score's
-    clock runs while the metric computes or a judge works. The clock stops while all open questions wait for a place, a rate or
-    a breaker.
+    The engine sets this context for each metric that it begins; a metric that is called directly has none. The score's clock,
+    which the metric's timeout uses, runs while the metric computes or a judge works. It stops while all open questions wait for
+    a place, a rate or a breaker.
 
     Attributes:
-        metric: name of the metric; an account's queue goes round robin by it.
+        metric: name of the metric; the metrics of an account take turns in its queue.
         taken_s: time at which this process received the unit, by the loop's clock; ``queue_timeout`` counts from it.
-        held_until_s: time until which the unit's spans wait for its scores, by the loop's clock; such units are asked first.
+        held_until_s: time until which the unit's spans wait for its scores, by the loop's clock. Questions of such units come
+            first.
         budget_ledger: the budgets that pay for its questions; None = no budget is set.
         transcribes: whether each of its calls has a transcript (``judges/records.py``).
-        quotes: whether a transcript holds question and answer, which are content.
+        quotes: whether a transcript has the texts of question and answer.
         images: images of the sample, in the order of their numbers.
         first_field: the sample's field with which most of its questions begin; empty if they have no common field.
-        questions_alike: number of the unit's questions to the same account that begin with that field, its own included. If it
-            is above 1, they share the beginning that the provider caches.
+        questions_alike: number of the unit's questions to the same account that begin with that field, this metric's included.
+            If it is above 1, they share the beginning that the provider caches.
         on_change: called when ``is_waiting`` has changed.
-        asking: open questions: sent, or waiting to be sent.
-        waiting: open questions that wait to be sent.
+        asking: number of open questions: sent, or waiting to be sent.
+        waiting: number of open questions that wait to be sent.
         chosen: id of a ``FallingBack`` → the judge that it chose for all questions of the score.
         contradictions: number of its judge's verdicts that contradict their own reason.
-        source: the score's source, if another judge than the configured judge gave it; None = the configured judge.
+        source: ``fallback`` if a fallback answered; None = the configured judge.
     """
 
     metric: str = ""
@@ -150,17 +156,17 @@ _current_score: ContextVar[ScoreContext | None] = ContextVar("spanscore_current_
 
 
 def current_score() -> ScoreContext:
-    """Return the score of the present question; an empty one if a metric is scored by hand."""
+    """Return the context of the score that this task works for; a new empty one if a metric is called directly."""
     return _current_score.get() or ScoreContext()
 
 
 def ask_for(score: ScoreContext) -> None:
-    """Ask all questions of this context, which ends with its task, for this score."""
+    """Assign all questions of this task, and of tasks that it starts, to a score."""
     _current_score.set(score)
 
 
 def asked_by(score: ScoreContext) -> AbstractContextManager[None]:
-    """Ask all questions inside the block, and in tasks started there, for this score."""
+    """Assign all questions inside the block, and in tasks started there, to a score."""
     return set_inside(_current_score, score)
 
 
@@ -170,7 +176,7 @@ class SharedWait(Generic[T]):
 
     Attributes:
         answer: future of the answer.
-        score: the caller's score. The score's clock follows the request's clock.
+        score: the caller's score. Its clock stops while the request waits to be sent.
         context: the caller's context.
     """
 
@@ -181,7 +187,7 @@ class SharedWait(Generic[T]):
     _is_waiting: bool = field(default=False, init=False)
 
     def fail(self, error: BaseException, *, pays: bool) -> None:
-        """End the wait with an error. Only the caller that pays for the request is charged for it."""
+        """End the wait with an error. ``pays`` is whether the request is charged to this caller."""
         self.answer.set_exception(error if pays or not isinstance(error, JudgeError) else error.without_request())
 
     def set_waiting(self, waiting: bool) -> None:
@@ -198,7 +204,7 @@ class SharedRequest(Generic[K, T]):
 
     Attributes:
         waits: key of a caller → its wait, in the order of joining.
-        score: the score in whose name the request is sent: a copy of the first caller's, whose clock all callers follow.
+        score: the score to which the request is assigned: a copy of one caller's. The clocks of all callers follow its clock.
     """
 
     def __init__(self) -> None:
@@ -207,28 +213,39 @@ class SharedRequest(Generic[K, T]):
         self._request: asyncio.Task[None] | None = None
 
     def join(self, key: K) -> SharedWait[T]:
-        """Add a caller, which awaits the answer of the returned wait, and then calls ``leave``."""
+        """Add a caller. The caller awaits ``answer`` of the returned wait, and then calls ``leave``."""
         wait = self.waits[key] = SharedWait()
         return wait
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the request has ended, or is cancelled because all callers have left."""
+        return self._request is not None and (self._request.done() or self._request.cancelling() > 0)
+
     async def leave(self, key: K) -> None:
-        """Remove a caller. If it is the last, the request is cancelled, unless it has ended, and awaited."""
+        """Remove a caller, and wait for the end of the request if it is cancelled."""
+        if (cancelled := self.drop(key)) is not None:
+            await asyncio.wait({cancelled})
+
+    def drop(self, key: K) -> asyncio.Task[None] | None:
+        """Remove a caller. If it is the last, cancel the request, unless it has ended, and return it; otherwise None."""
         self.waits.pop(key).set_waiting(False)
-        if not self.waits and self._request is not None and not self._request.done():
-            self._request.cancel()
-            await asyncio.wait({self._request})
+        if self.waits or self._request is None or self._request.done():
+            return None
+        self._request.cancel()
+        return self._request
 
     def pending(self) -> list[SharedWait[T]]:
         """Return the waits without an answer."""
         return [wait for wait in self.waits.values() if not wait.answer.done()]
 
     def begin(self, first: SharedWait[T], work: Coroutine[Any, Any, None]) -> None:
-        """Send the request in the name and the context of a caller."""
+        """Start the request in a caller's context, assigned to a copy of the caller's score."""
         self.score = replace(first.score, on_change=self._set_clocks)
         self._request = first.context.run(asyncio.ensure_future, work)
 
     def fail(self, error: BaseException) -> None:
-        """End all waits with an error. The first one is charged for the request."""
+        """End all waits with an error. The request is charged to the first caller."""
         for position, wait in enumerate(self.pending()):
             wait.fail(error, pays=not position)
 

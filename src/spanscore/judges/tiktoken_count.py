@@ -14,7 +14,7 @@ _VOCABULARIES = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
 }
 """Encoding → file name of its vocabulary in tiktoken's cache (the SHA-1 of its URL)."""
-_CHARACTERS = 4.0
+_CHARACTERS_PER_TOKEN = 4.0
 """Characters per token in English prose and JSON: within a fifth of cl100k_base on spanscore's prompts."""
 loaded_counters: dict[str, Callable[[str], int]] = {}
 """Model → function that counts tokens by the model's own tokenizer, once ``load_counter`` has loaded it."""
@@ -32,7 +32,7 @@ class TokenCounter(NamedTuple):
     count: Callable[[str], int]
 
 
-_APPROXIMATE = TokenCounter("about, 4 characters a token", lambda text: round(len(text) / _CHARACTERS))
+_APPROXIMATE = TokenCounter("about, 4 characters a token", lambda text: round(len(text) / _CHARACTERS_PER_TOKEN))
 
 
 @cache

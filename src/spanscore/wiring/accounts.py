@@ -161,7 +161,7 @@ class Accounts:
     def report_waits(self, listener: Callable[[str, str, float], None]) -> None:
         """Call a listener for each question of these accounts with the time for which it waited."""
         for limiter in self._limiters:
-            limiter.report_waits(listener)
+            limiter.add_wait_listener(listener)
 
 
 def _limiters_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:

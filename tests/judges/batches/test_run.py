@@ -13,7 +13,7 @@ from spanscore.judges.batches import run
 from spanscore.judges.batches.api import BatchAnswers, BatchProgress, BatchQuestion
 from spanscore.judges.batches.run import BatchAccount, BatchRun, read_batches
 from spanscore.judges.effects.account import Account
-from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
+from spanscore.judges.langchain.message import BatchAnswer, UnsentRequest
 
 ACCOUNT = Account("openai", "gpt-x", "example.com/v1")
 CHAT = "/v1/chat/completions"
@@ -39,7 +39,7 @@ class Endpoint:
         return BatchProgress("completed" if self.ends else "in_progress", self.ends, int(self.ends))
 
     def answers(self, batch_id: str) -> BatchAnswers:
-        return ((one.id, StoredAnswer(200, one.request.body)) for one in reversed(self.sent[int(batch_id)]))
+        return ((one.id, BatchAnswer(200, one.request.body)) for one in reversed(self.sent[int(batch_id)]))
 
     def cancel(self, batch_id: str) -> None:
         self.cancelled.append(batch_id)
@@ -56,14 +56,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "scores.jsonl.batches"
 
 
-def question(number: int, path: str = CHAT) -> tuple[bytes, HeldRequest]:
+def question(number: int, path: str = CHAT) -> tuple[bytes, UnsentRequest]:
     """Return the key and the request of a question."""
     body = str(number).encode()
-    return body.ljust(32), HeldRequest(path, body)
+    return body.ljust(32), UnsentRequest(path, body)
 
 
 async def answered(
-    path: Path, endpoint: Endpoint, ask: Callable[[BatchRun, BatchAccount], Awaitable[Sequence[StoredAnswer]]]
+    path: Path, endpoint: Endpoint, ask: Callable[[BatchRun, BatchAccount], Awaitable[Sequence[BatchAnswer]]]
 ) -> list[bytes]:
     """Return the bodies of the answers that a whole run got."""
     asked = BatchRun(path)
@@ -107,12 +107,12 @@ async def test_equal_questions_are_drawn_independently(path: Path) -> None:
 async def test_no_batch_is_sent_while_a_question_is_being_made(path: Path) -> None:
     endpoint, made = Endpoint(), asyncio.Event()
 
-    async def late(asked: BatchRun, account: BatchAccount) -> StoredAnswer:
-        async with asked.at_work():
+    async def late(asked: BatchRun, account: BatchAccount) -> BatchAnswer:
+        async with asked.preparation_slot():
             await made.wait()
         return await asked.answer(account, *question(1))
 
-    async def ask(asked: BatchRun, account: BatchAccount) -> Sequence[StoredAnswer]:
+    async def ask(asked: BatchRun, account: BatchAccount) -> Sequence[BatchAnswer]:
         asyncio.get_running_loop().call_later(0.3, made.set)
         return await asyncio.gather(asked.answer(account, *question(0)), late(asked, account))
 
@@ -125,7 +125,7 @@ async def test_a_batch_that_no_question_waits_for_at_the_end_is_cancelled(path: 
     endpoint = Endpoint()
     endpoint.ends = False
 
-    async def give_up(asked: BatchRun, account: BatchAccount) -> Sequence[StoredAnswer]:
+    async def give_up(asked: BatchRun, account: BatchAccount) -> Sequence[BatchAnswer]:
         waiting = asyncio.ensure_future(asked.answer(account, *question(0)))
         await endpoint.was_looked_at.wait()
         waiting.cancel()
@@ -140,7 +140,7 @@ async def test_a_batch_that_no_question_waits_for_at_the_end_is_cancelled(path: 
 async def test_a_question_that_is_given_up_before_its_batch_is_not_sent(path: Path) -> None:
     endpoint = Endpoint()
 
-    async def give_one_up(asked: BatchRun, account: BatchAccount) -> Sequence[StoredAnswer]:
+    async def give_one_up(asked: BatchRun, account: BatchAccount) -> Sequence[BatchAnswer]:
         first = asyncio.ensure_future(asked.answer(account, *question(0)))
         await asyncio.sleep(0)
         first.cancel()
@@ -175,7 +175,7 @@ async def test_a_lost_batch_fails_its_questions_and_stays_in_the_file(path: Path
         def progress(self, batch_id: str) -> BatchProgress:
             raise ValueError("no")
 
-    async def ask(asked: BatchRun, account: BatchAccount) -> Sequence[StoredAnswer]:
+    async def ask(asked: BatchRun, account: BatchAccount) -> Sequence[BatchAnswer]:
         with pytest.raises(JudgeError, match="batch: the judge raised ValueError"):
             await asked.answer(account, *question(0))
         return []

@@ -13,7 +13,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import Priced, RateLimited, ask, recorded_calls
-from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, attempt, paid_from
+from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, paid_from, reserve_request
 from spanscore.judges.effects.cost import Budgeted, budgeted
 from spanscore.judges.records import record
 from spanscore.judges.score_context import ScoreContext, asked_by
@@ -171,10 +171,10 @@ def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> 
     budget_ledger = BudgetLedger([Budget(calls=1, per="1h")])
 
     with paid_from(budget_ledger, "m", Spent(calls=1.0)):  # it waits
-        with paid_from(budget_ledger, "m", Spent(calls=1.0)), attempt() as other:
+        with paid_from(budget_ledger, "m", Spent(calls=1.0)), reserve_request() as other:
             assert other is not None
 
-        with pytest.raises(JudgeBudgetSpent), attempt():
+        with pytest.raises(JudgeBudgetSpent), reserve_request():
             raise AssertionError
 
 
@@ -332,7 +332,7 @@ def test_an_attempt_of_unknown_cost_is_not_refunded() -> None:
     with (
         suppress(RuntimeError),
         paid_from(budget_ledger, "m", Spent(tokens=400.0, calls=1.0)),
-        attempt(),
+        reserve_request(),
     ):
         raise RuntimeError("nobody knows whether it was sent")
 

@@ -56,7 +56,7 @@ async def test_who_waits_no_longer_is_passed_over() -> None:
     queue, gone, stays = FairQueue(), waiter("m"), waiter("m")
     queue.put(gone)
     queue.put(stays)
-    gone.comes.cancel()
+    gone.slot.cancel()
 
     assert (drained(queue), len(queue)) == ([stays], 0)
 

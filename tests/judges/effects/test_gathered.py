@@ -12,7 +12,7 @@ from spanscore.config.judging import Budget
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import call_judge
-from spanscore.judges.build import stacked
+from spanscore.judges.build import wrap_judge
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.effects.middleware import layers
@@ -58,7 +58,7 @@ class Voting:
 
 def limited(judge: Any, **settings: Any) -> Any:
     """Return a judge behind a limiter of its own, which asks again at once."""
-    made: Any = stacked(judge, {"prices": PRICES, **settings}, chat_model=True)
+    made: Any = wrap_judge(judge, {"prices": PRICES, **settings}, chat_model=True)
     (limited,) = (layer for layer in layers(made) if isinstance(layer, RateLimited))
     limited.jitter = lambda longest: 0.0
     return made

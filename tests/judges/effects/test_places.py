@@ -44,7 +44,7 @@ class Account:
     def round_trip(self, allowed: float = inf, *, in_use: bool = True) -> int:
         """Send admitted questions to a provider with this many places; return the number of refusals."""
         new = self.fill()
-        refused = [ticket for ticket in new if ticket.out > allowed]
+        refused = [ticket for ticket in new if ticket.in_flight > allowed]
         self.now_s += 0.05
         self.refuse(*refused)
         self.now_s += 0.95

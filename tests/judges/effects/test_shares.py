@@ -229,3 +229,16 @@ def test_a_clock_that_is_set_back_doubles_no_budget() -> None:
     budget_ledger.share(0.5)
 
     assert budget_ledger.limit(HOUR) == 600.0
+
+
+def test_another_loop_has_the_same_part_of_a_ceiling() -> None:
+    async def ceiling() -> int:
+        return limiter.here().state.ceiling
+
+    async def ceilings() -> tuple[int, int]:
+        return await ceiling(), await asyncio.to_thread(asyncio.run, ceiling())
+
+    limiter = Endless("two loops", max_concurrency=12).judge.limiter
+    limiter.share(0.5)
+
+    assert asyncio.run(ceilings()) == (6, 6)

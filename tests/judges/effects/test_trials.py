@@ -21,7 +21,7 @@ def test_they_begin_with_the_second_refusal_without_an_answer_between() -> None:
     answered = refused(1)
     answered.count_answer()
 
-    assert [refused(times).on for times in (0, 1, 2)] == [False, False, True]
+    assert [refused(times).are_on for times in (0, 1, 2)] == [False, False, True]
     assert not answered.count_refusal(0.0)
 
 

@@ -13,7 +13,7 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, judge
-from spanscore.judges.langchain.message import UNKNOWN, tokens_in
+from spanscore.judges.langchain.message import UNKNOWN, read_tokens
 from spanscore.judges.records import failed_call, recorded_calls
 from spanscore.metrics import AspectCritic
 
@@ -220,7 +220,7 @@ async def test_tokens_from_a_provider_s_cache_are_reported() -> None:
 def test_cached_tokens_of_an_integration_that_cannot_be_leave_all_unknown(cached: Any) -> None:
     usage = {"input_tokens": 90, "output_tokens": 5, "input_token_details": {"cache_read": cached}}
 
-    assert tokens_in(usage) == UNKNOWN
+    assert read_tokens(usage) == UNKNOWN
 
 
 async def test_an_answer_is_read_to_its_two_hundred_thousandth_character() -> None:

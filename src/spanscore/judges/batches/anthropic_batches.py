@@ -1,4 +1,4 @@
-"""Anthropic's batch endpoint: one request has all questions; the answers are one file."""
+"""Anthropic's batch endpoint: one request contains all questions, and one file all answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spanscore.judges.batches.api import (
     BatchQuestion,
     Unanswered,
 )
-from spanscore.judges.langchain.message import StoredAnswer
+from spanscore.judges.langchain.message import BatchAnswer
 
 if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatchIndividualResponse
@@ -72,18 +72,18 @@ class AnthropicBatches:
         return made.id
 
     def progress(self, batch_id: str) -> BatchProgress:
-        """Return the state of a batch. Anthropic count the answered questions only when all have ended."""
+        """Return the state of a batch. ``answered`` is 0 until all questions have ended: Anthropic counts them only then."""
         state = self._client.messages.batches.retrieve(batch_id)
         counts = state.request_counts
         ended = counts.succeeded + counts.errored + counts.canceled + counts.expired
         return BatchProgress(state.processing_status, state.processing_status == "ended", ended)
 
     def answers(self, batch_id: str) -> BatchAnswers:
-        """Yield the lines of the result file, which is gone 29 days after the batch was created."""
+        """Yield the lines of the result file, which Anthropic deletes 29 days after the batch was created."""
         if self._client.messages.batches.retrieve(batch_id).results_url is None:
             return
         for line in self._client.messages.batches.results(batch_id):
-            with suppress(KeyError, AttributeError):  # an unreadable line: the caller counts its question as unanswered
+            with suppress(KeyError, AttributeError):  # an unreadable line is skipped: its question counts as unanswered
                 yield line.custom_id, _answer(line)
 
     def cancel(self, batch_id: str) -> None:
@@ -91,10 +91,10 @@ class AnthropicBatches:
         self._client.messages.batches.cancel(batch_id)
 
 
-def _answer(line: MessageBatchIndividualResponse) -> StoredAnswer | Unanswered:
+def _answer(line: MessageBatchIndividualResponse) -> BatchAnswer | Unanswered:
     result = line.result
     if result.type == "succeeded":
-        return StoredAnswer(200, result.message.to_json().encode())
+        return BatchAnswer(200, result.message.to_json().encode())
     if result.type == "errored":
-        return StoredAnswer(_STATUSES.get(result.error.error.type, _SERVER_ERROR), result.error.to_json().encode())
+        return BatchAnswer(_STATUSES.get(result.error.error.type, _SERVER_ERROR), result.error.to_json().encode())
     return _UNPROCESSED[result.type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
+from spanscore.judges.langchain.message import BatchAnswer, UnsentRequest
 
 PROVIDERS: Final = ("openai", "anthropic")
 """Providers with a batch endpoint; a judge's name begins with one of them."""
@@ -26,7 +26,7 @@ class BatchQuestion(NamedTuple):
     """
 
     id: str
-    request: HeldRequest
+    request: UnsentRequest
 
 
 class BatchProgress(NamedTuple):
@@ -58,7 +58,7 @@ class Unanswered(NamedTuple):
 EXPIRED: Final = Unanswered("batch_expired", "the batch ended without an answer to it")
 CANCELLED: Final = Unanswered("batch_cancelled", "the batch was cancelled")
 
-BatchAnswers = Iterator[tuple[str, StoredAnswer | Unanswered]]
+BatchAnswers = Iterator[tuple[str, BatchAnswer | Unanswered]]
 """Pairs of a question's id and its answer, in any order. A question may be missing. An empty id means all missing questions."""
 
 
@@ -72,7 +72,7 @@ class BatchApi(Protocol):
     max_questions: int
 
     def submit(self, questions: Sequence[BatchQuestion]) -> str:
-        """Send a batch of questions to one path, and return its id."""
+        """Send a batch of questions, and return its id. Their requests have the same path and the same ``betas``."""
 
     def progress(self, batch_id: str) -> BatchProgress:
         """Return the state of a batch."""

@@ -1,4 +1,4 @@
-"""OpenAI's batch API: one file of judge requests is uploaded, and the answers and the errors come back in two files."""
+"""OpenAI's batch endpoint: one uploaded file contains all questions; the answers and the errors are two files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.judges.batches.api import (
     BatchQuestion,
     Unanswered,
 )
-from spanscore.judges.langchain.message import StoredAnswer
+from spanscore.judges.langchain.message import BatchAnswer
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -80,16 +80,16 @@ def _line(question: BatchQuestion, endpoint: str) -> bytes:
     return json.dumps(line).encode()
 
 
-def _answers(file: bytes) -> Iterator[tuple[str, StoredAnswer | Unanswered]]:
+def _answers(file: bytes) -> Iterator[tuple[str, BatchAnswer | Unanswered]]:
     for line in file.split(b"\n"):
-        # An unreadable line is skipped; the caller counts its question as unanswered.
+        # An unreadable line is skipped: its question counts as unanswered.
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             yield _answer(json.loads(line))
 
 
-def _answer(line: dict[str, Any]) -> tuple[str, StoredAnswer | Unanswered]:
+def _answer(line: dict[str, Any]) -> tuple[str, BatchAnswer | Unanswered]:
     """Return the question id and the answer in a line. An unknown error code is ``EXPIRED``: the question is asked again."""
     response = line.get("response")
     if response:
-        return line["custom_id"], StoredAnswer(int(response["status_code"]), json.dumps(response["body"]).encode())
+        return line["custom_id"], BatchAnswer(int(response["status_code"]), json.dumps(response["body"]).encode())
     return line["custom_id"], _UNPROCESSED.get(line["error"]["code"], EXPIRED)

@@ -21,7 +21,7 @@ from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.langchain.errors import judge_error
-from spanscore.judges.langchain.message import HeldRequest, StoredAnswer
+from spanscore.judges.langchain.message import BatchAnswer, UnsentRequest
 from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Judge
 
@@ -29,17 +29,17 @@ SETTLE_S: Final = 2.0
 """Quiet time, without a new question, after which the waiting questions are sent."""
 POLL_S: Final = 30.0
 """Seconds between two polls of an open batch."""
-_AT_WORK: Final = 4
-"""Maximum number of questions whose request is made, or whose answer is read, at the same time: each takes a thread."""
+_MOST_PREPARED: Final = 4
+"""Maximum number of requests that are prepared, and answers that are parsed, at the same time: each takes a thread."""
 _END_S: Final = 4.0
-"""Time that the end of a run waits for a batch that is being sent. Without the wait, the batch's id would be lost."""
+"""Longest wait at the end of a run for batches that are being sent. Without the wait, their ids would be lost."""
 _KEY_CHARS: Final = 32
 """Characters of a question's key in its id, which Anthropic limit to 64."""
 _NOT_FOUND: Final = "http_404"
 _STEP: Final = "batch"
-"""Step that errors of the endpoint name."""
+"""Name of the step in errors of the endpoint."""
 
-_Result: TypeAlias = "asyncio.Future[StoredAnswer | JudgeError]"
+_Result: TypeAlias = "asyncio.Future[BatchAnswer | JudgeError]"
 
 
 def batch_api(account: Account, model: Any) -> BatchApi | None:
@@ -93,7 +93,7 @@ class SentBatch:
 
 
 class BatchFile:
-    """A JSONL file with one line per event: before a batch is sent, when the provider returns its id, and when it ends.
+    """A JSONL file with one line per event of a batch: before it is sent, when the provider has returned its id, and its end.
 
     Use it from one thread. The file has hashes of questions, and neither questions nor answers. Answers can be fetched from the
     provider for at least 29 days.
@@ -182,14 +182,17 @@ class _OpenBatch:
     """A batch whose answers are awaited.
 
     Attributes:
-        was_there: whether an earlier run sent it.
+        number: number of the batch in the file.
+        is_of_earlier_run: whether an earlier run sent it.
+        answered: number of its questions that have ended.
+        status: the provider's name of its state; empty before the first poll.
         trouble: reason why it cannot be read for now, or at all; empty if it can be read.
         is_lost: whether it cannot be read at all.
     """
 
     number: int
     sent: SentBatch
-    was_there: bool = False
+    is_of_earlier_run: bool = False
     answered: int = 0
     status: str = ""
     trouble: str = ""
@@ -215,18 +218,18 @@ class BatchRun:
     def __init__(self, path: Path) -> None:
         self._file = BatchFile(path)
         self._accounts: dict[str, BatchAccount] = {}
-        self._places = asyncio.Semaphore(_AT_WORK)
+        self._preparing_slots = asyncio.Semaphore(_MOST_PREPARED)
         self._room_lock = asyncio.Lock()
         self._calls = BlockingCalls()
-        self._working = 0
+        self._preparing = 0  # number of questions inside ``preparation_slot``
         self._uses: Counter[str] = Counter()
-        self._results: dict[str, _Result] = {}
-        self._parked: dict[str, tuple[BatchAccount, HeldRequest]] = {}
-        self._parked_s = 0.0
-        self._round: asyncio.TimerHandle | None = None
-        self._open: dict[int, _OpenBatch] = {}
-        self._sending: set[asyncio.Task[None]] = set()
-        self._following: set[asyncio.Task[None]] = set()
+        self._answers_by_id: dict[str, _Result] = {}
+        self._waiting: dict[str, tuple[BatchAccount, UnsentRequest]] = {}
+        self._last_question_s = 0.0  # time at which the last question was added
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self._open_batches: dict[int, _OpenBatch] = {}
+        self._sending_tasks: set[asyncio.Task[None]] = set()
+        self._polling_tasks: set[asyncio.Task[None]] = set()
 
     def add(self, account: Account, api: BatchApi) -> BatchAccount:
         """Add an account, before ``begin``; return it, the same for the same account."""
@@ -237,83 +240,86 @@ class BatchRun:
         """Await the batches of earlier runs."""
         for number, sent in list(self._file.batches.items()):
             if sent.account in self._accounts and sent.id:
-                self._follow(_OpenBatch(number, sent, was_there=True))
+                self._await_batch(_OpenBatch(number, sent, is_of_earlier_run=True))
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence on each part of an earlier run that this run cannot use, or uses. Before ``begin``."""
+        """Yield a sentence on the batches of earlier runs that this run uses, and on other batches in the file. Call before
+        ``begin``.
+        """
         batches = self._file.batches.values()
-        if there := sum(bool(sent.id) and sent.account in self._accounts for sent in batches):
-            yield f"{format_count(there, 'batch')} of an earlier run: only questions without an answer are sent again"
+        if usable := sum(bool(sent.id) and sent.account in self._accounts for sent in batches):
+            yield f"{format_count(usable, 'batch')} of an earlier run: only questions without an answer are sent again"
         if others := sum(bool(sent.id) and sent.account not in self._accounts for sent in batches):
             yield f"{format_count(others, 'batch')} in {self._file.path} of another judge, address or model: left alone"
-        if cut := sum(not sent.id for sent in batches):
+        if unnamed := sum(not sent.id for sent in batches):
             yield (
-                f"{format_count(cut, 'batch')} may have been sent when an earlier run was killed, before the id came "
+                f"{format_count(unnamed, 'batch')} may have been sent when an earlier run was killed, before the id came "
                 "back: look for it at the provider, and cancel it there; its questions are sent again"
             )
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        """Make a request or read an answer inside the block, a few at once. No batch is sent meanwhile."""
-        self._working += 1
+    async def preparation_slot(self) -> AsyncIterator[None]:
+        """Wait for one of four slots, in which the block prepares a request or parses an answer. No batch is sent meanwhile."""
+        self._preparing += 1
         try:
-            async with self._places:
+            async with self._preparing_slots:
                 yield
         finally:
-            self._working -= 1
+            self._preparing -= 1
 
     async def room(self) -> None:
-        """Wait until the questions that are being made leave room for those of a further sample."""
-        async with self._room_lock, self._places:
+        """Wait until a slot of ``preparation_slot`` is free, so that the questions of a further sample may be prepared."""
+        async with self._room_lock, self._preparing_slots:
             pass
 
-    async def answer(self, account: BatchAccount, key: bytes, request: HeldRequest) -> StoredAnswer:
-        """Return the answer to a question, which may take a day.
+    async def answer(self, account: BatchAccount, key: bytes, request: UnsentRequest) -> BatchAnswer:
+        """Return the answer to a question. This may take a day.
 
         Args:
             account: account of the judge.
-            key: key of the question in any process (``key_of``); equal questions are sent one by one.
+            key: key of the question, the same in every process (``key_of``). Each use of an equal question is a question of its
+                own.
             request: request that asks the question.
 
         Raises:
-            JudgeUnavailable: the batch expired, or the endpoint cannot be reached; asking again may pass.
+            JudgeUnavailable: the batch expired, or the endpoint cannot be reached; asking again may succeed.
             JudgeError: the endpoint refused the batch, or it was cancelled.
         """
         name = key.hex()[:_KEY_CHARS]
         self._uses[name] += 1
         question = f"{name}-{self._uses[name]}"
-        result = self._results.get(question)
+        result = self._answers_by_id.get(question)
         if result is None:
-            result = self._results[question] = asyncio.get_running_loop().create_future()
-            self._park(question, account, request)
+            result = self._answers_by_id[question] = asyncio.get_running_loop().create_future()
+            self._add_question(question, account, request)
         try:
             answer = await asyncio.shield(result)
         except asyncio.CancelledError:
-            self._parked.pop(question, None)
+            self._waiting.pop(question, None)
             raise
         finally:
-            self._results.pop(question, None)
+            self._answers_by_id.pop(question, None)
         if isinstance(answer, JudgeError):
             raise answer
         return answer
 
-    def _park(self, question: str, account: BatchAccount, request: HeldRequest) -> None:
+    def _add_question(self, question: str, account: BatchAccount, request: UnsentRequest) -> None:
         loop = asyncio.get_running_loop()
-        self._parked[question] = account, request
-        self._parked_s = loop.time()
-        if self._round is None:
-            self._round = loop.call_later(SETTLE_S, self._settle)
+        self._waiting[question] = account, request
+        self._last_question_s = loop.time()
+        if self._settle_timer is None:
+            self._settle_timer = loop.call_later(SETTLE_S, self._settle)
 
     def _settle(self) -> None:
-        """Send the waiting questions, if no question has come for ``SETTLE_S`` and no question is being made."""
+        """Send the waiting questions, if no question was added for ``SETTLE_S`` and no question is being prepared."""
         loop = asyncio.get_running_loop()
-        if self._working or loop.time() - self._parked_s < SETTLE_S:
-            self._round = loop.call_later(SETTLE_S, self._settle)
+        if self._preparing or loop.time() - self._last_question_s < SETTLE_S:
+            self._settle_timer = loop.call_later(SETTLE_S, self._settle)
             return
-        self._round = None
-        parked, self._parked = self._parked, {}
-        for account, questions in _batches(parked):
-            self._start(self._sending, self._send(account, questions))
+        self._settle_timer = None
+        waiting, self._waiting = self._waiting, {}
+        for account, questions in _make_batches(waiting):
+            self._start_task(self._sending_tasks, self._send(account, questions))
 
     async def _send(self, account: BatchAccount, questions: Sequence[BatchQuestion]) -> None:
         number: int | None = None
@@ -321,7 +327,7 @@ class BatchRun:
             number = self._file.add(SentBatch(account.name, [question.id for question in questions]))
             batch = await self._calls.on_a_thread(partial(account.api.submit, questions))
         except Exception as error:  # noqa: BLE001  (whatever the provider's SDK or the disk raises)
-            failure = _refusal(error)
+            failure = _error_of(error)
             for question in questions:
                 self._resolve(question.id, failure.without_request())
             if number is not None:
@@ -330,18 +336,18 @@ class BatchRun:
         try:
             self._file.name(number, batch)
         finally:
-            self._follow(_OpenBatch(number, self._file.batches[number]))
+            self._await_batch(_OpenBatch(number, self._file.batches[number]))
 
-    def _follow(self, batch: _OpenBatch) -> None:
-        self._open[batch.number] = batch
+    def _await_batch(self, batch: _OpenBatch) -> None:
+        self._open_batches[batch.number] = batch
         for question in batch.sent.questions:
-            self._results.setdefault(question, asyncio.get_running_loop().create_future())
-        self._start(self._following, self._await_answers(batch, self._accounts[batch.sent.account].api))
+            self._answers_by_id.setdefault(question, asyncio.get_running_loop().create_future())
+        self._start_task(self._polling_tasks, self._await_answers(batch, self._accounts[batch.sent.account].api))
 
     async def _await_answers(self, batch: _OpenBatch, api: BatchApi) -> None:
         """Poll a batch until it has ended, and pass its answers to their questions."""
-        answers: Mapping[str, StoredAnswer | Unanswered] = {}
-        wait_s = 0.0 if batch.was_there else POLL_S
+        answers: Mapping[str, BatchAnswer | Unanswered] = {}
+        wait_s = 0.0 if batch.is_of_earlier_run else POLL_S
         while True:
             await asyncio.sleep(wait_s)
             wait_s = POLL_S
@@ -357,32 +363,32 @@ class BatchRun:
                 failure = judge_error(error, _STEP)
                 batch.trouble = str(failure)
                 if not isinstance(failure, JudgeUnavailable | JudgeTimeout):
-                    self._lose(batch, failure)
+                    self._fail_questions(batch, failure)
                     return
-        del self._open[batch.number]
-        self._hand_over(batch, answers)
+        del self._open_batches[batch.number]
+        self._resolve_answers(batch, answers)
 
-    def _hand_over(self, batch: _OpenBatch, answers: Mapping[str, StoredAnswer | Unanswered]) -> None:
+    def _resolve_answers(self, batch: _OpenBatch, answers: Mapping[str, BatchAnswer | Unanswered]) -> None:
         missing = answers.get("", EXPIRED)
         for question in batch.sent.questions:
             answer = answers.get(question, missing)
             if isinstance(answer, Unanswered):
-                # The user may have cancelled an earlier run's batch, so that this run need not wait: its questions are asked
-                # again.
-                passes = answer.error_type == EXPIRED.error_type or batch.was_there
-                kind = JudgeUnavailable if passes else JudgeError
+                # The questions of an expired batch are asked again, and of any batch of an earlier run: the user may have
+                # cancelled it, so that this run need not wait for it.
+                is_retried = answer.error_type == EXPIRED.error_type or batch.is_of_earlier_run
+                kind = JudgeUnavailable if is_retried else JudgeError
                 self._resolve(question, kind(f"{_STEP}: {answer.reason}", error_type=answer.error_type))
             else:
                 self._resolve(question, answer)
 
-    def _lose(self, batch: _OpenBatch, failure: JudgeError) -> None:
+    def _fail_questions(self, batch: _OpenBatch, failure: JudgeError) -> None:
         """Fail the questions of a batch that cannot be read. The batch stays in the file, for a run that may read it."""
         batch.is_lost = True
         for question in batch.sent.questions:
             self._resolve(question, failure.without_request())
 
-    def _resolve(self, question: str, answer: StoredAnswer | JudgeError) -> None:
-        result = self._results.get(question)
+    def _resolve(self, question: str, answer: BatchAnswer | JudgeError) -> None:
+        result = self._answers_by_id.get(question)
         if result is not None and not result.done():
             result.set_result(answer)
 
@@ -390,37 +396,38 @@ class BatchRun:
         """End the run; a second call has no effect.
 
         Args:
-            whole: whether every sample was scored. Then ended batches are forgotten, and open batches of this run are
-                cancelled, because no question waits for their answers. Otherwise the file keeps all batches for a later run.
+            whole: whether every sample was scored. Then ended batches are removed from the file, and open batches of this run
+                are cancelled, because no question waits for their answers. Otherwise all batches stay in the file for a later
+                run.
         """
-        self._parked.clear()
-        if self._round is not None:
-            self._round.cancel()
-        if self._sending:
-            await asyncio.wait(self._sending, timeout=_END_S)
-        for task in self._following:
+        self._waiting.clear()
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+        if self._sending_tasks:
+            await asyncio.wait(self._sending_tasks, timeout=_END_S)
+        for task in self._polling_tasks:
             task.cancel()
         if whole:
-            await self._forget()
+            await self._remove_ended()
         self._file.close()
 
-    async def _forget(self) -> None:
-        kept = {number for number, batch in self._open.items() if batch.is_lost or batch.was_there}
+    async def _remove_ended(self) -> None:
+        remaining = {n for n, batch in self._open_batches.items() if batch.is_lost or batch.is_of_earlier_run}
         for number, sent in list(self._file.batches.items()):
-            if number in kept or (sent.id and sent.account not in self._accounts):
+            if number in remaining or (sent.id and sent.account not in self._accounts):
                 continue
-            if number in self._open:
-                with suppress(Exception):  # it ends by itself within a day
+            if number in self._open_batches:
+                with suppress(Exception):  # an uncancelled batch ends within a day
                     await self._calls.on_a_thread(partial(self._accounts[sent.account].api.cancel, sent.id))
             self._file.end(number)
 
     def open_questions(self) -> int:
         """Return the number of questions in open batches. Thread-safe."""
-        return sum(len(batch.sent.questions) for batch in list(self._open.values()))
+        return sum(len(batch.sent.questions) for batch in list(self._open_batches.values()))
 
     def __str__(self) -> str:
         """Return the progress in words. Thread-safe."""
-        batches = list(self._open.values())
+        batches = list(self._open_batches.values())
         parts = []
         if batches:
             answered, questions = sum(batch.answered for batch in batches), self.open_questions()
@@ -429,33 +436,33 @@ class BatchRun:
                 f"{format_count(len(batches), 'batch')} open ({states}): {answered:,} of {questions:,} questions answered"
             )
             parts += sorted({batch.trouble for batch in batches if batch.trouble})
-        if waiting := len(self._parked):
+        if waiting := len(self._waiting):
             parts.append(f"{format_count(waiting, 'question')} to be sent")
         return "; ".join(parts)
 
-    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, context=suppressed_context())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
 
-def _batches(
-    parked: Mapping[str, tuple[BatchAccount, HeldRequest]],
+def _make_batches(
+    waiting: Mapping[str, tuple[BatchAccount, UnsentRequest]],
 ) -> Iterator[tuple[BatchAccount, list[BatchQuestion]]]:
     """Yield batches of questions to one account and path, within the limits of the endpoint."""
     groups: dict[tuple[str, str, str], tuple[BatchAccount, list[BatchQuestion]]] = {}
-    for question, (account, request) in parked.items():
+    for id_, (account, request) in waiting.items():
         kind = (account.name, request.path, request.betas)
-        groups.setdefault(kind, (account, []))[1].append(BatchQuestion(question, request))
-    for account, waiting in groups.values():
+        groups.setdefault(kind, (account, []))[1].append(BatchQuestion(id_, request))
+    for account, questions in groups.values():
         batch: list[BatchQuestion] = []
         size = 0
-        for asking in waiting:
-            if batch and (len(batch) >= account.api.max_questions or size + len(asking.request.body) > MOST_BYTES):
+        for question in questions:
+            if batch and (len(batch) >= account.api.max_questions or size + len(question.request.body) > MOST_BYTES):
                 yield account, batch
                 batch, size = [], 0
-            batch.append(asking)
-            size += len(asking.request.body)
+            batch.append(question)
+            size += len(question.request.body)
         yield account, batch
 
 
@@ -463,7 +470,7 @@ def _is_not_found(error: Exception) -> bool:
     return getattr(error, "status_code", None) == 404  # noqa: PLR2004  (HTTP)
 
 
-def _refusal(error: Exception) -> JudgeError:
+def _error_of(error: Exception) -> JudgeError:
     if _is_not_found(error):
         return JudgeError(
             f"{_STEP}: the judge's address has no batch endpoint: leave --batch out", error_type=_NOT_FOUND

@@ -1,4 +1,4 @@
-"""A judge's account (endpoint and key), the state and request slots of its limiter, and its circuit breaker."""
+"""A judge's account (endpoint and key), the state of its limiter, a slot for one request, and the circuit breaker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AccountState:
 
     Attributes:
         account: the account.
-        places: number of questions that may be open at once now. Below 1 it is a pace: one question per
+        places: number of questions that may be open at once now. A number below 1 is a pace: one question per
             (round trip ÷ ``places``).
         ceiling: upper limit of ``places``.
         share: this process's fraction of the user's limits, (0, 1]; other workers have the other fractions.
@@ -91,30 +91,29 @@ class RequestSlot:
 
     Attributes:
         serial: number of the request, in the order of sending.
-        sent_s: when it was sent.
-        out: number of open requests at that time, itself included.
-        probe: whether it is the breaker's probe, which shows whether the judge is back.
+        sent_s: time of sending, by the loop's clock.
+        in_flight: number of open requests at that time, this one included.
+        probe: whether it is the breaker's probe, which shows whether the judge answers again.
         abandoned: whether the caller left (by timeout or cancellation) before the request ended.
-        held: number of answered requests that the provider probably still counts.
-        doubtful: number of further answered requests that the provider may still count.
+        held_places: number of places that the provider has probably not freed, although their requests are answered.
+        doubtful_places: number of further places of answered requests that the provider may not have freed.
     """
 
     serial: int
     sent_s: float
-    out: int
+    in_flight: int
     probe: bool = False
     abandoned: bool = False
-    held: int = 0
-    doubtful: int = 0
+    held_places: int = 0
+    doubtful_places: int = 0
 
 
-_WINDOW = 20
-_FEWEST = 10
-_FAILED_SHARE = 0.8
-_FIRST_S = 1.0
-_LONGEST_S = 5.0
+_WINDOW, _FEWEST, _FAILED_SHARE = 20, 10, 0.8
+"""The breaker opens if this share of the latest outcomes, of so many at least, failed; or after so many failures in a row."""
+_FIRST_S, _LONGEST_S = 1.0, 5.0
+"""First and longest time for which the breaker is open."""
 _UNTIL_A_PERSON_ACTS_S = 300.0
-LASTING = frozenset({"not_allowed", "no_such_model"})
+PERSON_NEEDED = frozenset({"not_allowed", "no_such_model"})
 """Error types that only a person can correct: a wrong key or model name (401, 403; 404). Quota is a separate error."""
 
 
@@ -145,9 +144,7 @@ class Breaker:
     @property
     def refusal(self) -> JudgeError | None:
         """The error that ends questions immediately, because a person must act first; None if questions wait."""
-        return (
-            self.error if self.error is not None and _needs_a_person(self.error) and not self.is_out_of_quota else None
-        )
+        return self.error if self.error is not None and self.error.error_type in PERSON_NEEDED else None
 
     @property
     def is_out_of_quota(self) -> bool:
@@ -169,7 +166,7 @@ class Breaker:
         return self._probing
 
     def count_answer(self, *, probe: bool) -> bool:
-        """Count an answer (a refusal for load is an answer, too); return whether it closed the breaker."""
+        """Count an answer, which a refusal for load is, too; return whether it closed the breaker."""
         if self._open_until_s is None:
             self._in_a_row = 0
             self._failures.append(False)
@@ -187,8 +184,9 @@ class Breaker:
             return False
         self._in_a_row += 1
         self._failures.append(True)
-        if _needs_a_person(error):
-            return self._open(_UNTIL_A_PERSON_ACTS_S, now_s, error)
+        if isinstance(error, JudgeOutOfQuota) or error.error_type in PERSON_NEEDED:
+            self._open(_UNTIL_A_PERSON_ACTS_S, now_s, error)
+            return True
         was_open = self._open_until_s is not None
         if not was_open:
             failed, outcomes = sum(self._failures), len(self._failures)
@@ -207,9 +205,12 @@ class Breaker:
             self._open_until_s = -inf
 
     def excuses(self, failed: int) -> bool:
-        """Whether the ``failed`` attempts of one question are excused, because requests of other questions fail, too.
+        """Whether the failed attempts of one question do not count, because requests of other questions fail, too.
 
-        They are excused while the breaker is open, or after five failures in a row, at least one of another question.
+        That is so while the breaker is open, and after five failures in a row, at least one of another question.
+
+        Args:
+            failed: number of failed attempts of the question.
         """
         return self._open_until_s is not None or self._in_a_row > max(failed, _FEWEST // 2 - 1)
 
@@ -220,10 +221,5 @@ class Breaker:
         self._open_until_s = self.error = None
         self._probing = False
 
-    def _open(self, seconds: float, now_s: float, error: JudgeError) -> bool:
+    def _open(self, seconds: float, now_s: float, error: JudgeError) -> None:
         self._open_for_s, self._open_until_s, self._probing, self.error = seconds, now_s + seconds, False, error
-        return True
-
-
-def _needs_a_person(error: JudgeError) -> bool:
-    return isinstance(error, JudgeOutOfQuota) or error.error_type in LASTING

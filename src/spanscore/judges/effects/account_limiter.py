@@ -1,4 +1,4 @@
-"""Account limiter: all judges of a process send their requests to an account through one queue, with limits and retries."""
+"""The limiter of an account: one queue, with limits and retries, for the requests of all judges of a process to the account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import LASTING, Account, AccountState, Breaker, RequestSlot
+from spanscore.judges.effects.account import PERSON_NEEDED, Account, AccountState, Breaker, RequestSlot
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, Kind
 from spanscore.judges.rendering import question_tokens
@@ -41,21 +41,21 @@ class Waiter:
         held_until_s: time until which its unit's spans wait for the answer; the loop's clock.
         since_s: time at which it was added; the loop's clock.
         tokens: estimated tokens of question and answer; 0 if no limit counts tokens.
-        comes: future that is resolved with the slot in which the question may be sent.
+        slot: future of the slot in which the question may be sent.
     """
 
     metric: str
     held_until_s: float
     since_s: float
     tokens: float
-    comes: asyncio.Future[RequestSlot]
+    slot: asyncio.Future[RequestSlot]
 
 
 class FairQueue:
     """The questions that wait for one account. Metrics take turns (round robin).
 
-    A metric with 20 questions per score thus does not starve a metric with a single question. Questions of a unit whose spans
-    are still held precede those of a unit whose spans were exported. Within a metric the order is that of arrival; a refused
+    A metric with 20 questions per score thus does not starve a metric with a single question. Questions of units with held
+    spans come before questions of units with exported spans. Within a metric the order is that of arrival; a refused
     question returns to the front.
     """
 
@@ -82,24 +82,24 @@ class FairQueue:
         """Return the next question without removing it; None if the queue is empty."""
         while self._held:
             waiter = next(iter(self._held.values()))[0]
-            if not waiter.comes.done() and waiter.held_until_s > now_s:
+            if not waiter.slot.done() and waiter.held_until_s > now_s:
                 return waiter
-            self._leave(self._held)
-            if not waiter.comes.done():
+            self._remove_first(self._held)
+            if not waiter.slot.done():
                 self._late.setdefault(waiter.metric, deque()).append(waiter)
         while self._late:
             waiter = next(iter(self._late.values()))[0]
-            if not waiter.comes.done():
+            if not waiter.slot.done():
                 return waiter
-            self._leave(self._late)
+            self._remove_first(self._late)
         return None
 
     def pop(self) -> None:
         """Remove the next question, and move its metric to the end of the round."""
-        self._leave(self._held or self._late, rotate=True)
+        self._remove_first(self._held or self._late, rotate=True)
 
     @staticmethod
-    def _leave(queues: dict[str, deque[Waiter]], *, rotate: bool = False) -> None:
+    def _remove_first(queues: dict[str, deque[Waiter]], *, rotate: bool = False) -> None:
         metric, queue = next(iter(queues.items()))
         queue.popleft()
         if not queue or rotate:
@@ -110,16 +110,16 @@ class FairQueue:
 
 T = TypeVar("T")
 
-_BEYOND = 16
-"""Most calls beyond the level: abandoned calls whose requests have not ended."""
-_PER_ANSWER = 0.5
-_MOST_SAVED = 20.0
+_MOST_BEYOND = 16
+"""Most open requests beyond the number of places, if abandoned requests that have not ended occupy all places."""
+_RETRIES_PER_ANSWER = 0.5
+_MOST_RETRIES = 20.0
 
 
 class AccountLimiter:
     """Limits the requests of all judges of this process to one account: a fair queue, places, buckets, a breaker and retries.
 
-    A question gets its slot from ``admit``, and ``start`` sends it. The outcome counts, and the place is freed, only when the
+    ``admit`` waits for the slot of a question, and ``start`` sends the question. The place of a request is freed when the
     request has ended, even if its caller left before. Call on the loop thread.
 
     Args:
@@ -127,6 +127,7 @@ class AccountLimiter:
         ceiling: most concurrent questions, if no judge sets a limit.
 
     Attributes:
+        ceiling: most concurrent questions of all processes; the lowest limit of the account's judges.
         cached: number of questions that were answered from a cache.
     """
 
@@ -135,49 +136,49 @@ class AccountLimiter:
         self.ceiling = ceiling
         self._notes: tuple[str, ...] = ()
         self._listeners: set[Callable[[str, str, float], None]] = set()
-        self._allowed: dict[Kind, float] = {}
-        self._asked: set[int] = set()
+        self._per_minute: dict[Kind, float] = {}
+        self._max_concurrencies: set[int] = set()
         self._share = 1.0
         self._make_parts()
         call_in_child(self, AccountLimiter._make_parts)
 
     def _make_parts(self) -> None:
-        """Create the parts that hold questions. After a fork, open and waiting questions belong to the parent."""
+        """Create the parts with a state, also in a forked child: open and waiting questions belong to the parent."""
         self.breaker, self.retries = Breaker(), RetryBudget()
         self._places, self._buckets = AdaptiveConcurrency(self._ceiling), Buckets(time.time)
-        for kind, per_minute in self._allowed.items():
+        for kind, per_minute in self._per_minute.items():
             self._buckets.allow(kind, per_minute)
         self._buckets.share(self._share, 0.0)
-        self._calls = self._repeated = self._throttled = self.cached = self.largest_answer = 0
-        self._throttled_s = -inf
-        self._leave_loop(None)
+        self._sent = self._repeated = self._throttled = self.cached = self.largest_answer = 0
+        self._last_throttled_s = -inf
+        self._use_loop(None)
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, AccountLimiter] = WeakKeyDictionary()
 
     def here(self) -> AccountLimiter:
-        """Return the limiter for the running loop. All judges are asked on one loop; every other loop has its own limiter."""
+        """Return the limiter of the account for the running loop: this one for the first loop, its own for every other loop."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return self
         if self._loop is None or not self._loop.is_running():
-            self._leave_loop(loop)
+            self._use_loop(loop)
             return self
         if loop not in self._elsewhere:
             self._elsewhere[loop] = AccountLimiter(self.account, self.ceiling)
-            self._elsewhere[loop].restrict(None, self._allowed)
+            self._elsewhere[loop].restrict(min(self._max_concurrencies, default=None), self._per_minute)
         other = self._elsewhere[loop]
         if other._share != self._share:
             other._divide(self._share)
         return other.here()
 
     def restrict(self, max_concurrency: int | None, per_minute: Mapping[Kind, float | None]) -> None:
-        """Add a judge's limits; None for a limit that it does not set. The strictest limit of the account's judges applies."""
+        """Add a judge's limits; None = no limit. The strictest limit of the account's judges applies."""
         if max_concurrency is not None:
-            self._asked.add(max_concurrency)
-            self.ceiling = min(self._asked)
+            self._max_concurrencies.add(max_concurrency)
+            self.ceiling = min(self._max_concurrencies)
             self._places.bound(self._ceiling)
         for kind, limit in per_minute.items():
             if limit is not None:
-                self._allowed[kind] = min(limit, self._allowed.get(kind, inf))
+                self._per_minute[kind] = min(limit, self._per_minute.get(kind, inf))
                 self._buckets.allow(kind, limit)
 
     def share(self, fraction: float) -> None:
@@ -191,7 +192,7 @@ class AccountLimiter:
         else:
             loop.call_soon_threadsafe(self._divide, fraction)
 
-    def report_waits(self, listener: Callable[[str, str, float], None]) -> None:
+    def add_wait_listener(self, listener: Callable[[str, str, float], None]) -> None:
         """Call a listener with provider, model and waited seconds for each question; each listener is added once."""
         self._listeners.add(listener)
 
@@ -201,7 +202,7 @@ class AccountLimiter:
             self._notes = (*self._notes, text)
 
     def tokens_of(self, prompt: Prompt, model: str) -> int:
-        """Return the estimated tokens of a question and its longest answers; 0 if no limit counts tokens."""
+        """Return the estimated tokens of a question and of its answers, by the longest so far; 0 if no limit counts tokens."""
         return question_tokens(prompt, model) + prompt.n * self.largest_answer if self._buckets.count_tokens else 0
 
     async def admit(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> RequestSlot:
@@ -217,7 +218,7 @@ class AccountLimiter:
             JudgeRateLimited: the wait lasted until ``until_s``; the error type names the cause.
             JudgeError: the breaker is open for a failure that a person must correct.
         """
-        assert self._loop is not None  # here()
+        assert self._loop is not None  # ``here`` has set it
         began_s = self._loop.time()
         try:
             return await self._wait_for_slot(step, until_s, tokens, again=again)
@@ -230,26 +231,26 @@ class AccountLimiter:
         assert self._loop is not None
         now_s = self._loop.time()
         if not self._queue and self._wait_s(tokens, now_s) <= 0:
-            return self._leave(tokens, now_s)
+            return self._make_slot(tokens, now_s)
         if self.breaker.refusal and self.breaker.wait_s(now_s) > 0:
             raise self.breaker.refusal.without_request()
-        asks = current_score()
-        waiter = Waiter(asks.metric, asks.held_until_s, now_s, tokens, self._loop.create_future())
+        score = current_score()
+        waiter = Waiter(score.metric, score.held_until_s, now_s, tokens, self._loop.create_future())
         self._queue.put(waiter, again=again)
-        self._pump()
+        self._make_slots()
         timer = self._loop.call_at(until_s, self._give_up, waiter, step)
         try:
-            with asks.waits():
-                return await waiter.comes
+            with score.waits():
+                return await waiter.slot
         except asyncio.CancelledError:
-            if waiter.comes.done() and not waiter.comes.cancelled() and not waiter.comes.exception():
-                self._take_back(waiter.comes.result())
+            if waiter.slot.done() and not waiter.slot.cancelled() and not waiter.slot.exception():
+                self._cancel_slot(waiter.slot.result())
             raise
         finally:
             timer.cancel()
 
     def start(self, slot: RequestSlot, call: Awaitable[T]) -> asyncio.Future[T]:
-        """Start a call, which occupies a place until it has ended, even if the caller abandons it."""
+        """Start the call of a slot. The call occupies a place until it has ended, even if the caller abandons it."""
         future = asyncio.ensure_future(call)
         future.add_done_callback(partial(self._end_call, slot))
         return future
@@ -266,22 +267,22 @@ class AccountLimiter:
             self._count_failure(slot, error)
         elif slot.probe:
             self.breaker.drop_probe()
-        self._pump()
+        self._make_slots()
 
     def may_repeat(self, *, excused: bool = False) -> bool:
-        """Whether a failed question may be asked again. An ``excused`` question always may, and uses up no retry."""
-        may = excused or self.retries.take()
-        self._repeated += may
-        return may
+        """Return whether a failed question may be asked again, and count the retry. An ``excused`` retry is always allowed."""
+        is_allowed = excused or self.retries.take()
+        self._repeated += is_allowed
+        return is_allowed
 
     @property
     def state(self) -> AccountState:
         """The state of the account."""
         now_s = self._loop.time() if self._loop is not None else 0.0
-        waiting = [waiter for waiter in self._queue if not waiter.comes.done()]
+        waiting = [waiter for waiter in self._queue if not waiter.slot.done()]
         notes = [*self._notes]
-        if len(self._asked) > 1:
-            lowest = min(self._asked)
+        if len(self._max_concurrencies) > 1:
+            lowest = min(self._max_concurrencies)
             notes.append(
                 f"max_concurrency: judges of this account have different limits; the lowest, {lowest}, applies"
             )
@@ -290,14 +291,14 @@ class AccountLimiter:
             places=min(self._places.level, self._places.ceiling),
             ceiling=max(1, floor(self._ceiling)),
             share=self._share,
-            inflight=len(self._out),
+            inflight=len(self._in_flight),
             waiting=len(waiting),
             longest_wait_s=max((now_s - waiter.since_s for waiter in waiting), default=0.0),
             breaker=self.breaker.state,
             because=str(self.breaker.error or ""),
             throttled=self._throttled,
-            last_throttled_s=now_s - self._throttled_s if self._throttled else None,
-            calls=self._calls,
+            last_throttled_s=now_s - self._last_throttled_s if self._throttled else None,
+            calls=self._sent,
             retries=self._repeated,
             cached=self.cached,
             notes=tuple(notes),
@@ -305,7 +306,8 @@ class AccountLimiter:
 
     @property
     def _ceiling(self) -> float:
-        return self.ceiling * self._share if self._asked else self.ceiling
+        """The most concurrent questions of this process."""
+        return self.ceiling * self._share if self._max_concurrencies else self.ceiling
 
     def _divide(self, fraction: float) -> None:
         self._share = fraction
@@ -315,46 +317,46 @@ class AccountLimiter:
             return
         self._buckets.share(fraction, self._loop.time())
         if self._loop.is_running():
-            self._pump()
+            self._make_slots()
 
-    def _leave_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+    def _use_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
         self._queue = FairQueue()
-        self._out: set[RequestSlot] = set()
+        self._in_flight: set[RequestSlot] = set()
         self._wake: asyncio.TimerHandle | None = None
 
     def _wait_s(self, tokens: float, now_s: float) -> float:
-        """Return the seconds until one more question may be sent; infinite until an event frees a place."""
-        broken_s = self.breaker.wait_s(now_s)
-        return max(self._places_s(now_s), broken_s, self._buckets.wait_s(tokens, now_s))
+        """Return the seconds until one more question may be sent; infinite until a request ends."""
+        return max(self._place_wait_s(now_s), self.breaker.wait_s(now_s), self._buckets.wait_s(tokens, now_s))
 
-    def _places_s(self, now_s: float) -> float:
+    def _place_wait_s(self, now_s: float) -> float:
         """Return the seconds until a place is free. If abandoned calls occupy all, one more call is allowed at a time."""
-        out = len(self._out)
-        beyond = out < self._places.level + _BEYOND
-        if self.breaker.state != "closed":
-            return 0.0 if beyond else inf
-        wait_s = self._places.wait_s(out, now_s)
-        stuck = wait_s == inf and all(slot.abandoned for slot in self._out)
-        return 0.0 if stuck and beyond and out < self.ceiling else wait_s
+        in_flight = len(self._in_flight)
+        is_bounded = in_flight < self._places.level + _MOST_BEYOND
+        if self.breaker.state != "closed":  # the breaker alone decides on its probe
+            return 0.0 if is_bounded else inf
+        wait_s = self._places.wait_s(in_flight, now_s)
+        all_abandoned = wait_s == inf and all(slot.abandoned for slot in self._in_flight)
+        return 0.0 if all_abandoned and is_bounded and in_flight < self.ceiling else wait_s
 
-    def _leave(self, tokens: float, now_s: float) -> RequestSlot:
+    def _make_slot(self, tokens: float, now_s: float) -> RequestSlot:
+        """Count a request that is sent now, and return its slot."""
         serial, probe = self._buckets.count_request(tokens, now_s), self.breaker.count_request(now_s)
-        slot = RequestSlot(serial, now_s, len(self._out) + 1, probe)
+        slot = RequestSlot(serial, now_s, len(self._in_flight) + 1, probe)
         self._places.count_request(slot, now_s)
-        self._out.add(slot)
-        self._calls += 1
+        self._in_flight.add(slot)
+        self._sent += 1
         return slot
 
-    def _take_back(self, slot: RequestSlot) -> None:
+    def _cancel_slot(self, slot: RequestSlot) -> None:
         """Undo a slot with which no request was sent."""
-        self._out.discard(slot)
+        self._in_flight.discard(slot)
         self._places.count_end(slot)
-        self._calls -= 1
+        self._sent -= 1
         self.abandon(slot, None)
 
-    def _pump(self) -> None:
-        """Send the waiting questions that may be sent, in their order, and schedule the next run."""
+    def _make_slots(self) -> None:
+        """Give slots to the waiting questions that may be sent, in their order, and schedule the next run."""
         assert self._loop is not None
         if self._wake is not None:
             self._wake.cancel()
@@ -364,25 +366,25 @@ class AccountLimiter:
             wait_s = self._wait_s(waiter.tokens, now_s)
             if wait_s > 0:
                 if wait_s < inf:
-                    self._wake = self._loop.call_later(wait_s, self._pump)
+                    self._wake = self._loop.call_later(wait_s, self._make_slots)
                 return
             self._queue.pop()
-            waiter.comes.set_result(self._leave(waiter.tokens, now_s))
+            waiter.slot.set_result(self._make_slot(waiter.tokens, now_s))
 
     def _end_call(self, slot: RequestSlot, call: asyncio.Future[T]) -> None:
-        """Learn from a call that has ended, and give its place to the next question."""
+        """Count the outcome of a call that has ended, and free its place."""
         if not slot.abandoned:
-            if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # no request was sent: no evidence
+            if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # no request was sent
                 self.abandon(slot, None)
             else:
-                self._learn(slot, call)
+                self._count_outcome(slot, call)
         elif not call.cancelled():
             call.exception()  # fetched: otherwise asyncio logs that it was never retrieved
-        self._out.discard(slot)
+        self._in_flight.discard(slot)
         self._places.count_end(slot)
-        self._pump()
+        self._make_slots()
 
-    def _learn(self, slot: RequestSlot, call: asyncio.Future[T]) -> None:
+    def _count_outcome(self, slot: RequestSlot, call: asyncio.Future[T]) -> None:
         assert self._loop is not None
         now_s, error = self._loop.time(), call.exception()
         headers = getattr(call.result() if error is None else error, "headers", None)
@@ -403,8 +405,8 @@ class AccountLimiter:
 
     def _count_refusal(self, slot: RequestSlot, error: JudgeOverloaded, now_s: float) -> None:
         self._throttled += 1
-        self._throttled_s = now_s
-        self._places.count_refusal(slot, now_s, self._out)
+        self._last_throttled_s = now_s
+        self._places.count_refusal(slot, now_s, self._in_flight)
         if error.retry_after_s:
             self._buckets.stop(error.retry_after_s, now_s)
             self._places.pace(self._buckets.stopped_until_s)
@@ -414,53 +416,53 @@ class AccountLimiter:
         opened = self.breaker.count_failure(error, self._loop.time(), probe=slot.probe)
         if opened and self.breaker.refusal is not None:
             for waiter in self._queue:
-                if not waiter.comes.done():
-                    waiter.comes.set_exception(self.breaker.refusal.without_request())
+                if not waiter.slot.done():
+                    waiter.slot.set_exception(self.breaker.refusal.without_request())
 
     def _give_up(self, waiter: Waiter, step: str) -> None:
-        if waiter.comes.done():
+        if waiter.slot.done():
             return
         error_type, what = "rate_limit", "a place within the provider's limits"
         if self.breaker.is_out_of_quota:
             error_type, what = "quota", "the account to have money again (quota)"
         elif self.breaker.state != "closed":
             error_type, what = "breaker_open", "the judge to answer again (its breaker is open)"
-        waiter.comes.set_exception(
+        waiter.slot.set_exception(
             JudgeRateLimited(
                 f"{step}: not asked: {self.account} let it wait too long for {what}", error_type=error_type
             )
         )
-        self._pump()
+        self._make_slots()
 
 
 def _is_away(error: JudgeError) -> bool:
-    """Whether an error means that the judge is away; other errors concern one question."""
-    return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in LASTING
+    """Whether an error means that the judge answers no question; other errors concern one question."""
+    return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in PERSON_NEEDED
 
 
 class RetryBudget:
-    """Retry budget: half a retry for every answered question, at most 20 saved. A new budget is full.
+    """Retry budget: each answered question adds half a retry, up to 20. A new budget is full.
 
-    If a judge fails for some questions, these are asked again; if it fails for all questions, its load does not double
-    (the "retry budget" of Google's SRE book, chapter 21).
+    If a judge fails for some questions, these are asked again. If the judge fails for all questions, its load does not double.
+    Source: the retry budget of Google's book "Site Reliability Engineering", chapter 21.
     """
 
     def __init__(self) -> None:
-        self._saved = _MOST_SAVED
+        self._retries = _MOST_RETRIES
 
     def count_answer(self) -> None:
         """Add half a retry for an answered question."""
-        self._saved = min(_MOST_SAVED, self._saved + _PER_ANSWER)
+        self._retries = min(_MOST_RETRIES, self._retries + _RETRIES_PER_ANSWER)
 
     def take(self) -> bool:
         """Spend one retry. Returns False if no retry is left."""
-        if self._saved < 1:
+        if self._retries < 1:
             return False
-        self._saved -= 1
+        self._retries -= 1
         return True
 
 
-_SERVICE, _IN_PROCESS = 64, 1
+_PROVIDER_CEILING, _LOCAL_CEILING = 64, 1
 """Most concurrent questions of a provider's account, and of a model in this process, if no judge sets a limit."""
 
 
@@ -490,7 +492,9 @@ def limiter_of(judge: Judge) -> AccountLimiter:
     account = getattr(inner, "account", None)
     if not isinstance(account, Account):
         account = Account(type(inner).__name__, inner.model, key=f"object {id(inner)}")
-    limiter = _registry.limiter(account, _IN_PROCESS if getattr(inner, "in_process", False) is True else _SERVICE)
+    limiter = _registry.limiter(
+        account, _LOCAL_CEILING if getattr(inner, "in_process", False) is True else _PROVIDER_CEILING
+    )
     for note in getattr(inner, "notes", ()):
         limiter.note(note)
     return limiter

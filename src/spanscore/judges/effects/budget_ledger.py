@@ -21,8 +21,8 @@ from spanscore.errors import JudgeBudgetSpent
 
 _FIRST_ANSWER: Final = 500
 """Tokens assumed for an answer at first; answers of this package's metric steps have some 20 to 400."""
-_KNOWN_AFTER: Final = 20
-"""Answers after which the longest of them is a better estimate than ``_FIRST_ANSWER``."""
+_MEASURED_AFTER: Final = 20
+"""Number of answers after which the longest of them is the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class BudgetLedger:
 
     def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._share: float | None = None
+        self._share: float | None = None  # None = the process is alone
         self.factors: Callable[[], Sequence[float]] = lambda: [1.0] * len(self.budgets)
         self._lock = Lock()
         self._windows: dict[Budget, _Window] = {}
@@ -79,12 +79,12 @@ class BudgetLedger:
         """Limit this process to a fraction of the budgets, (0, 1], from now on; other processes have the remaining fractions.
         Thread-safe.
 
-        A process's part of a window accrues with time, at its present fraction. So all processes together have one budget,
-        however the fractions change. A process that starts within a window gets the part that accrues from its start.
+        A process's part of a window grows with time, at its present fraction. So all processes together have one budget,
+        however the fractions change. A process that starts within a window gets only the part from its start on.
         """
         with self._lock:
             self._share = fraction
-            self._divide()
+            self._set_share()
 
     def change(self, budgets: Sequence[Budget]) -> None:
         """Limit the spending by other budgets from now on. Thread-safe.
@@ -100,12 +100,12 @@ class BudgetLedger:
             for budget, window in self._windows.items():
                 window.resize(budget.amount)
             self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
-            self._divide()
+            self._set_share()
 
-    def _divide(self) -> None:
+    def _set_share(self) -> None:
         if self._share is not None:
             for window in self._windows.values():
-                window.divide(self._share, self._clock())
+                window.set_share(self._share, self._clock())
 
     def reserve(self, metric: str, estimate: Spent) -> Reservation:
         """Reserve the estimated cost of a request.
@@ -117,11 +117,11 @@ class BudgetLedger:
             windows = self._with_room(metric, estimate)
             for budget, window in windows:
                 window.spent += estimate.of(budget.unit)
-            self._add(metric, estimate, estimate)
+            self._add_cost(metric, estimate, estimate)
             return Reservation(self, metric, estimate, tuple((*pair, pair[1].number) for pair in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Check that a question can be paid for. The budget is not reserved, so other requests may use it meanwhile.
+        """Check that a question can be paid for. No amount is reserved, so other requests may use the budget meanwhile.
 
         Raises:
             JudgeBudgetSpent: a budget of the metric has less left than the estimate.
@@ -135,11 +135,11 @@ class BudgetLedger:
         An unused part returns to its window if that window has not ended. An excess is charged to the present window.
         """
         with self._lock:
-            more = actual.plus(reservation.estimate, -1.0)
+            excess = actual.plus(reservation.estimate, -1.0)
             for budget, window, number in reservation.windows:
-                amount, present = more.of(budget.unit), window.at(self._clock())
+                amount, present = excess.of(budget.unit), window.renew(self._clock())
                 present.spent += amount if present.number == number else max(0.0, amount)
-            self._add(reservation.metric, more, Spent().plus(reservation.estimate, -1.0))
+            self._add_cost(reservation.metric, excess, Spent().plus(reservation.estimate, -1.0))
 
     def note_answer(self, tokens: int) -> None:
         """Record the length of an answer, in tokens; later estimates assume the longest answer."""
@@ -149,17 +149,17 @@ class BudgetLedger:
     @property
     def longest_answer(self) -> int:
         """Tokens of the longest answer so far; before 20 answers, at least 500."""
-        return self._longest if self._answers >= _KNOWN_AFTER else max(self._longest, _FIRST_ANSWER)
+        return self._longest if self._answers >= _MEASURED_AFTER else max(self._longest, _FIRST_ANSWER)
 
     def spent(self, budget: Budget) -> float:
         """Return the amount spent of a budget in the present window, reservations included."""
         with self._lock:
-            return self._windows[budget].at(self._clock()).spent
+            return self._windows[budget].renew(self._clock()).spent
 
     def limit(self, budget: Budget) -> float:
         """Return this process's limit of a budget in the present window."""
         with self._lock:
-            return self._windows[budget].at(self._clock()).limit
+            return self._windows[budget].renew(self._clock()).limit
 
     def paid(self) -> Mapping[str, MetricCost]:
         """Return metric → cost of its questions since the start."""
@@ -170,7 +170,7 @@ class BudgetLedger:
         """Return the state of each budget, in their order."""
         factors = self.factors()
         with self._lock:
-            windows = [self._windows[budget].at(self._clock()) for budget in self.budgets]
+            windows = [self._windows[budget].renew(self._clock()) for budget in self.budgets]
             pairs = zip(self.budgets, windows, factors, strict=False)  # during a reload the factors may be earlier ones
             return [
                 BudgetState(budget.unit, budget.window, budget.metric, window.limit, window.spent, factor)
@@ -180,7 +180,9 @@ class BudgetLedger:
     def _with_room(self, metric: str, estimate: Spent) -> list[tuple[Budget, _Window]]:
         """Return the budgets that pay for a metric, with their present windows, which have room for the estimate."""
         windows = [
-            (budget, window.at(self._clock())) for budget, window in self._windows.items() if budget.holds_for(metric)
+            (budget, window.renew(self._clock()))
+            for budget, window in self._windows.items()
+            if budget.holds_for(metric)
         ]
         for budget, window in windows:
             if window.spent + estimate.of(budget.unit) > window.limit:
@@ -188,18 +190,23 @@ class BudgetLedger:
                 raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
         return windows
 
-    def _add(self, metric: str, spent: Spent, reserved: Spent) -> None:
+    def _add_cost(self, metric: str, spent: Spent, reserved: Spent) -> None:
+        """Add to the cost of a metric: the amount spent, reservations included, and the part of it that is only reserved."""
         cost = self._paid.get(metric, MetricCost())
         self._paid[metric] = MetricCost(cost.spent.plus(spent), cost.reserved.plus(reserved))
 
 
 @dataclass(slots=True)
 class _Window:
-    """The present window of a budget: number since the epoch, limit, and the amount spent in the window.
+    """The present window of a budget.
 
     Attributes:
+        length_s: length of a window, in s.
         amount: the budget of a whole window, for all processes.
         share: this process's fraction of it, (0, 1]; None if the process is alone.
+        number: number of the window since the epoch.
+        spent: amount spent in the window, reservations included.
+        limit: this process's part of ``amount`` in the window.
     """
 
     length_s: float
@@ -209,8 +216,8 @@ class _Window:
     spent: float = 0.0
     limit: float = 0.0
 
-    def at(self, now_s: float) -> _Window:
-        """Return the window, reset if a new one has begun; a clock that is set back has no effect."""
+    def renew(self, now_s: float) -> _Window:
+        """Reset the window if a new one has begun, and return it. A clock that is set back has no effect."""
         number = int(now_s // self.length_s)
         if number > self.number:
             self.number, self.spent = number, 0.0
@@ -218,21 +225,25 @@ class _Window:
         return self
 
     def resize(self, amount: float) -> None:
-        """Change the budget of a whole window; the accrued part of the present window changes with it."""
+        """Change the budget of a whole window; the limit of the present window changes in proportion."""
         self.limit *= amount / self.amount
         self.amount = amount
 
-    def divide(self, share: float, now_s: float) -> None:
-        """Change the fraction from now on. The accrued amount stays; only the rest of the window is divided anew."""
-        self.at(now_s)
-        to_come = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
-        accrued = 0.0 if self.share is None else self.limit - self.share * to_come
-        self.share, self.limit = share, accrued + share * to_come
+    def set_share(self, share: float, now_s: float) -> None:
+        """Change the fraction for the rest of the window. The part of the limit up to now stays."""
+        self.renew(now_s)
+        rest = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
+        up_to_now = 0.0 if self.share is None else self.limit - self.share * rest
+        self.share, self.limit = share, up_to_now + share * rest
 
 
 @dataclass(slots=True)
 class Reservation:
-    """An amount of the budgets that is reserved for one request, and settled once."""
+    """An amount of the budgets that is reserved for one request, and settled once.
+
+    Attributes:
+        windows: the budgets that pay, their windows, and the number of each window at the time of the reservation.
+    """
 
     ledger: BudgetLedger
     metric: str
@@ -253,7 +264,8 @@ _reserve: ContextVar[Callable[[], Reservation] | None] = ContextVar("spanscore_r
 def paid_from(ledger: BudgetLedger, metric: str, estimate: Spent) -> AbstractContextManager[None]:
     """Pay for all requests inside the block, and in tasks started there, from the budgets of a metric.
 
-    The requests are the attempts of one question. Each request is reserved when it is sent, in the window of that time.
+    The requests are the attempts of one question. The cost of each is reserved when it is sent (``reserve_request``), in the
+    window of that time.
 
     Args:
         estimate: estimated cost of one attempt.
@@ -266,8 +278,10 @@ def paid_from(ledger: BudgetLedger, metric: str, estimate: Spent) -> AbstractCon
 
 
 @contextmanager
-def attempt() -> Iterator[Reservation | None]:
-    """Reserve one request, which is sent inside the block and settles the reservation. Yields None if no budget pays for it.
+def reserve_request() -> Iterator[Reservation | None]:
+    """Reserve the cost of one request. The block sends the request and settles the reservation.
+
+    Yields None outside of ``paid_from``: then no budget pays for the request.
 
     Raises:
         JudgeBudgetSpent: a budget of the metric has less left than the estimate.
@@ -280,4 +294,6 @@ def attempt() -> Iterator[Reservation | None]:
     try:
         yield reservation
     finally:
-        reservation.settle(reservation.estimate)  # unless settled, because a request of unknown cost may be billed
+        reservation.settle(
+            reservation.estimate
+        )  # has no effect if it is settled; a request of unknown cost may be billed

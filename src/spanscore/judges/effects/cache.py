@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from spanscore.core.context import set_inside
+from spanscore.core.files import make_database_file, make_database_private
 from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.core.threads import SerialThread, call_in_child
-from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited, writing
+from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited
 from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.limited import limiters_of
 from spanscore.judges.effects.middleware import JudgeMiddleware, layers, unwrapped
 from spanscore.judges.records import record, recorded_by
 from spanscore.judges.rendering import render, schema_of
-from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by
+from spanscore.judges.score_context import SharedRequest, SharedWait, asked_by
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:
     import sqlite3
 
 Ask: TypeAlias = Callable[[], Awaitable[Reply]]
-_OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
-"""Errors of the caller that pays, and not of the question."""
+_PAYER_ERRORS = (JudgeRateLimited, JudgeBudgetSpent)
+"""Errors that only concern the caller that pays: its waiting time or its budget is used up."""
 
 
 def as_cached(reply: Reply) -> Reply:
@@ -55,108 +56,81 @@ class SingleFlight:
     """The open questions, by key; equal questions share one request. Used on the loop thread."""
 
     def __init__(self) -> None:
-        self._out: dict[Hashable, _Flight] = {}
+        self._open: dict[Hashable, _Flight] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def share(self, key: Hashable, ask: Ask) -> Reply:
         """Wait for the open question under this key, or ask it if it is not open."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # in a forked child, the open questions are the parent's
-            self._out, self._loop = {}, loop
-        flight = self._out.get(key)
+            self._open, self._loop = {}, loop
+        flight = self._open.get(key)
         if flight is None or flight.has_ended:
-            flight = self._out[key] = _Flight(ask)
+            flight = self._open[key] = _Flight(ask)
         try:
             return await flight.answer()
         finally:
-            if flight.has_ended and self._out.get(key) is flight:
-                del self._out[key]
+            if flight.has_ended and self._open.get(key) is flight:
+                del self._open[key]
 
 
-class _Flight:
-    """One request for equal questions, and the callers that wait for it.
+class _Flight(SharedRequest[int, Reply]):
+    """One request for equal questions, and the callers that wait for it, by number.
 
     No caller's task owns the request, which is cancelled once all callers have left. The caller that has waited longest pays:
-    the request is sent in its name, and its score records failed attempts. If this caller's own budget or waiting time is
-    spent, only this caller fails, and the next caller pays.
+    its score records the request and failed attempts. If its budget or waiting time is used up, only this caller fails, and the
+    request is sent again for the next caller.
     """
 
     def __init__(self, ask: Ask) -> None:
+        super().__init__()
         self._ask = ask
-        self._line: dict[SharedWait[Reply], None] = {}
+        self._numbers = count()
         self._payer: SharedWait[Reply] | None = None
-        self._score = ScoreContext()
-        self._task: asyncio.Task[Reply | BaseException] | None = None
-        self.has_ended = False
 
     async def answer(self) -> Reply:
         """Wait for the answer. The caller that pays gets it unchanged; the others get it as a cached answer."""
-        wait: SharedWait[Reply] = SharedWait()
-        self._line[wait] = None
-        if self._task is None:
+        number = next(self._numbers)
+        wait = self.join(number)
+        if self._payer is None:
             self._send(wait)
-        wait.set_waiting(self._score.is_waiting)
+        wait.set_waiting(self.score.is_waiting)
         try:
             return await wait.answer
         finally:
-            self._leave(wait)
+            self.drop(number)
+            if wait is self._payer and self.waits:
+                self._payer = next(iter(self.waits.values()))
 
     def _send(self, payer: SharedWait[Reply]) -> None:
         self._payer = payer
-        self._score = replace(payer.score, on_change=self._set_clocks)
-        # The payer's context applies to the request: traces are suppressed in it, and its context variables hold.
-        self._task = payer.context.run(asyncio.ensure_future, self._request(self._score))
-        self._task.add_done_callback(self._land)
+        self.begin(payer, self._answer())
 
-    async def _request(self, name: ScoreContext) -> Reply | BaseException:
+    async def _answer(self) -> None:
+        score = self.score
         try:
-            with recorded_by(self._charge), asked_by(name), name.asks():
-                return await self._ask()
+            with recorded_by(self._charge), asked_by(score), score.asks():
+                reply = await self._ask()
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
-            return error
+            waiting = self.pending()
+            if isinstance(error, _PAYER_ERRORS) and len(waiting) > 1:
+                waiting[0].fail(error, pays=True)
+                self._send(waiting[1])
+            else:
+                self.fail(error)
+        else:
+            for position, wait in enumerate(self.pending()):
+                wait.answer.set_result(as_cached(reply) if position else reply)
 
     def _charge(self, call: JudgeCall) -> None:
         assert self._payer is not None  # there is no request without a payer
         self._payer.context.run(record, call)
 
-    def _set_clocks(self) -> None:
-        for wait in self._line:
-            wait.set_waiting(self._score.is_waiting)
-
-    def _leave(self, wait: SharedWait[Reply]) -> None:
-        wait.set_waiting(False)
-        self._line.pop(wait, None)
-        if wait.answer.done() and not wait.answer.cancelled():
-            wait.answer.exception()  # fetched: a caller cancelled just now does not fetch it, and asyncio would report it
-        if not self.has_ended and not self._line and self._task is not None:
-            self.has_ended = True
-            self._task.cancel()
-        elif wait is self._payer and self._line:
-            self._payer = next(iter(self._line))
-
-    def _land(self, task: asyncio.Task[Reply | BaseException]) -> None:
-        line = [wait for wait in self._line if not wait.answer.done()]  # some cancelled callers have not left yet
-        if self.has_ended or task.cancelled() or not line:
-            self.has_ended = True
-            return
-        ended, (first, *others) = task.result(), line
-        if isinstance(ended, _OF_THE_PAYER) and others:
-            self._leave(first)
-            first.answer.set_exception(ended)
-            self._send(others[0])
-            return
-        self.has_ended = True
-        for wait in line:
-            if isinstance(ended, BaseException):
-                wait.fail(ended, pays=wait is first)
-            else:
-                wait.answer.set_result(ended if wait is first else as_cached(ended))
-
 
 @runtime_checkable
 class AnswerStore(Protocol):
-    """A bounded store of answers, by the key of the question. Called on the loop thread; a failed store loses answers, and
-    raises nothing.
+    """A bounded store of answers, by the key of the question. Called on the loop thread. No method raises: a store that fails
+    loses answers.
 
     Attributes:
         flights: the open questions whose answers will be kept.
@@ -168,9 +142,10 @@ class AnswerStore(Protocol):
         """Return the answer to a question as a cached answer; None if the store has no answer. Must not block."""
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
-        """Keep an answer; return an awaitable that ends when the answer outlives the process, None if it does not.
+        """Keep an answer. Must not block.
 
-        Must not block.
+        Returns:
+            An awaitable that ends when the answer is on the disk; None for a store in memory.
         """
 
 
@@ -193,30 +168,30 @@ class MemoryAnswers:
 
     def __post_init__(self) -> None:
         self.flights = SingleFlight()
-        self._kept: OrderedDict[bytes, tuple[float, Reply]] = OrderedDict()
+        self._answers: OrderedDict[bytes, tuple[float, Reply]] = OrderedDict()
         self._bytes = 0
 
     async def find(self, key: bytes) -> Reply | None:
         """Return the answer, if it has not expired."""
-        kept_s, reply = self._kept.get(key, (0.0, None))
+        since_s, reply = self._answers.get(key, (0.0, None))
         if reply is None:
             return None
-        if self.clock() - kept_s >= self.max_age_s:
+        if self.clock() - since_s >= self.max_age_s:
             self._drop(key)
             return None
-        self._kept.move_to_end(key)
+        self._answers.move_to_end(key)
         return reply
 
     def keep(self, key: bytes, reply: Reply) -> None:
         """Keep an answer, and drop the least recently used answers beyond the bounds."""
         self._drop(key)
-        self._kept[key] = self.clock(), as_cached(reply)
+        self._answers[key] = self.clock(), as_cached(reply)
         self._bytes += _size(reply)
-        while len(self._kept) > self.max_answers or self._bytes > self.max_bytes:
-            self._drop(next(iter(self._kept)))
+        while len(self._answers) > self.max_answers or self._bytes > self.max_bytes:
+            self._drop(next(iter(self._answers)))
 
     def _drop(self, key: bytes) -> None:
-        _, reply = self._kept.pop(key, (0.0, None))
+        _, reply = self._answers.pop(key, (0.0, None))
         self._bytes -= 0 if reply is None else _size(reply)
 
 
@@ -226,21 +201,22 @@ def _size(reply: Reply) -> int:
 
 _VERSION = 1
 """Version of the file's schema."""
-_OURS = 0x73707363
+_APPLICATION_ID = 0x73707363
 """SQLite ``application_id`` of spanscore's files, ``spsc``; databases of other programs have another id."""
 _MOST_ANSWERS = 1_000_000
 """Maximum number of answers in the file (short answers take about 1 GB); beyond it the oldest are deleted."""
 _MOST_UNWRITTEN = 1_000
-"""Answers that wait to be written; beyond, the oldest are not kept."""
-_OPENING_S = 5.0
+"""Maximum number of answers that wait to be written; beyond it the oldest are not kept."""
+_LOCKED_S = 5.0
 """Longest wait for a locked file at the start, in seconds, while other processes create the same file."""
 _BUSY_S = 0.25
 """Longest wait for another process's write lock later, in seconds."""
-_LOOKING_S = 0.5
+_LOOKUP_S = 0.5
 """Longest wait for a look-up, in seconds. After a late look-up no other is begun until it has ended."""
 
 
-_LookUp: TypeAlias = tuple[bytes, "asyncio.Future[Reply | None]"]
+_PendingKey: TypeAlias = tuple[bytes, "asyncio.Future[Reply | None]"]
+"""A key with the future of its look-up (the answer, or None), or of its write (None)."""
 
 
 class FileAnswers:
@@ -257,11 +233,11 @@ class FileAnswers:
         ConfigurationError: the file cannot be written, or belongs to another program or version.
     """
 
-    def __init__(self, path: Path, *, looking_s: float = _LOOKING_S) -> None:
+    def __init__(self, path: Path, *, looking_s: float = _LOOKUP_S) -> None:
         self.flights = SingleFlight()
         self._path = path
         self._looking_s = looking_s
-        _opened(path, _OPENING_S).close()
+        _open_file(path, _LOCKED_S).close()
         self._inherited: list[sqlite3.Connection | None] = []
         self._thread = SerialThread("spanscore-answers")
         self._make_parts()
@@ -273,31 +249,31 @@ class FileAnswers:
 
     def _make_parts(self) -> None:
         self._connection: sqlite3.Connection | None = None
-        self._looked_for: deque[_LookUp] = deque()
-        self._unwritten: deque[tuple[bytes, str]] = deque(maxlen=_MOST_UNWRITTEN)
-        self._written: deque[_LookUp] = deque()
-        self._due_on: asyncio.AbstractEventLoop | None = None
-        self._overdue: asyncio.Future[Reply | None] | None = None
+        self._lookups: deque[_PendingKey] = deque()
+        self._unwritten: deque[tuple[bytes, str]] = deque(maxlen=_MOST_UNWRITTEN)  # key, answer as JSON
+        self._writes: deque[_PendingKey] = deque()
+        self._scheduled_on: asyncio.AbstractEventLoop | None = None  # loop that will call ``_start_work``
+        self._late_lookup: asyncio.Future[Reply | None] | None = None
 
     async def find(self, key: bytes) -> Reply | None:
         """Return the answer; None if the file has no answer, or if the disk takes longer than ``looking_s``."""
         answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        late = self._overdue
-        if late is not None and not late.done() and late.get_loop() is answer.get_loop():
+        late = self._late_lookup
+        if late is not None and not late.done() and late.get_loop() is answer.get_loop():  # the disk still hangs
             return None
-        self._looked_for.append((key, answer))
-        self._be_due()
+        self._lookups.append((key, answer))
+        self._schedule()
         done, _ = await asyncio.wait({answer}, timeout=self._looking_s)
         if done:
             return answer.result()
-        self._overdue = answer
+        self._late_lookup = answer
         return None
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object]:
-        """Write an answer soon. The returned future ends when it is written, and after ``looking_s`` at the latest."""
+        """Write an answer soon. The returned future ends when the answer is written, and after ``looking_s`` at the latest."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[Reply | None] = loop.create_future()
-        loop.call_later(self._looking_s, _resolve_waiting, [(key, written)], {})
+        loop.call_later(self._looking_s, _resolve, [(key, written)], {})
         fields = {
             "text": reply.text,
             "model": reply.model,
@@ -305,39 +281,39 @@ class FileAnswers:
             "priced": reply.cost_usd is not None,
         }
         self._unwritten.append((key, json.dumps(fields)))
-        self._written.append((key, written))
-        self._be_due()
+        self._writes.append((key, written))
+        self._schedule()
         return written
 
-    def _be_due(self) -> None:
+    def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._due_on is not loop:
-            self._due_on = loop
-            loop.call_soon(self._hand_over)
+        if self._scheduled_on is not loop:
+            self._scheduled_on = loop
+            loop.call_soon(self._start_work)
 
-    def _hand_over(self) -> None:
-        self._due_on = None
-        handed = self._thread.do(self._work)
-        if handed.done() and not handed.result():  # no thread any more: the interpreter is exiting
-            _resolve_waiting(_all_of(self._looked_for) + _all_of(self._written), {})
+    def _start_work(self) -> None:
+        self._scheduled_on = None
+        work = self._thread.do(self._work)
+        if work.done() and not work.result():  # no thread can be started: the interpreter is exiting
+            _resolve(_drain(self._lookups) + _drain(self._writes), {})
 
     def _work(self) -> bool:
-        looked_for, written = _all_of(self._looked_for), _all_of(self._written)
+        lookups, writes = _drain(self._lookups), _drain(self._writes)
         answers: dict[bytes, Reply] = {}
         try:
-            answers = _read_answers(self._open(), [key for key, _ in looked_for])
+            answers = _read_answers(self._open(), [key for key, _ in lookups])
             # Look-ups are answered before the write, which may take long.
-            _tell_loops(looked_for, answers)
-            looked_for = []
-            _write(self._open(), _all_of(self._unwritten))
+            _resolve_on_loops(lookups, answers)
+            lookups = []
+            _write(self._open(), _drain(self._unwritten))
         except Exception as error:  # noqa: BLE001  (sqlite3's errors, and the operating system's for a disk)
             self._disconnect(error)
-            _tell_loops(looked_for, answers)
-        _tell_loops(written, {})
+            _resolve_on_loops(lookups, answers)
+        _resolve_on_loops(writes, {})
         return True
 
     def _open(self) -> sqlite3.Connection:
-        self._connection = self._connection or _opened(self._path, _BUSY_S)
+        self._connection = self._connection or _open_file(self._path, _BUSY_S)
         return self._connection
 
     def _disconnect(self, error: Exception) -> None:
@@ -367,7 +343,7 @@ def file_answers(path: str | Path) -> FileAnswers:
     return _files[whole]
 
 
-def _opened(path: Path, lock_wait_s: float) -> sqlite3.Connection:
+def _open_file(path: Path, lock_wait_s: float) -> sqlite3.Connection:
     """Return a connection to a writable answer file; the file and its table are created if they are missing.
 
     Raises:
@@ -378,21 +354,18 @@ def _opened(path: Path, lock_wait_s: float) -> sqlite3.Connection:
     until = time.monotonic() + lock_wait_s
     while True:
         try:
-            return _connected(path)
+            return _connect(path)
         except sqlite3.Error as error:
-            # Several processes create the file at once: SQLite does not wait for a lock to change the journal mode.
+            # Other processes may create the file now: SQLite does not wait for a lock to change the journal mode.
             if "locked" not in str(error) or time.monotonic() > until:
                 raise ConfigurationError(f"cache: {path} cannot be written: {error}") from error
             time.sleep(_BUSY_S / 10)
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     import sqlite3
 
-    if path.exists() and not path.is_file():  # the chmod below would close /dev/null to all other users
-        raise ConfigurationError(f"cache: {path} cannot be written: it is no file")
-    with writing(f"cache: {path}"), suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    make_database_file(path, "cache")
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         _prepare(connection, path)
@@ -407,17 +380,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         return int(connection.execute(query).fetchone()[0])
 
     tables, owner = read_int("SELECT count(*) FROM sqlite_master"), read_int("PRAGMA application_id")
-    if tables and owner != _OURS:
+    if tables and owner != _APPLICATION_ID:
         raise ConfigurationError(f"cache: {path} is a database of another program; choose another file")
     if tables and read_int("PRAGMA user_version") != _VERSION:
         raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
-    for ending in ("", "-wal", "-shm"):  # SQLite gives the others the first's mode; old files may have another
-        with writing(f"cache: {path}"), suppress(FileNotFoundError):
-            path.with_name(path.name + ending).chmod(0o600)
+    make_database_private(path, "cache")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last answers
     connection.execute("BEGIN IMMEDIATE")  # fails if the file cannot be written
-    connection.execute(f"PRAGMA application_id={_OURS}")
+    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={_VERSION}")
     connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL)")
     connection.execute("COMMIT")
@@ -428,9 +399,9 @@ def _read_answers(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict
     for key in keys:
         row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
         if row is not None:
-            held: dict[str, Any] = json.loads(row[0])
-            cost_usd = 0.0 if held["priced"] else None
-            reply = Reply(text=held["text"], model=held["model"], cost_usd=cost_usd, finish=held["finish"])
+            fields: dict[str, Any] = json.loads(row[0])
+            cost_usd = 0.0 if fields["priced"] else None
+            reply = Reply(text=fields["text"], model=fields["model"], cost_usd=cost_usd, finish=fields["finish"])
             answers[key] = as_cached(reply)
     return answers
 
@@ -444,26 +415,27 @@ def _write(connection: sqlite3.Connection, answers: Sequence[tuple[bytes, str]])
     connection.execute("COMMIT")
 
 
-def _all_of(waiting: deque[Any]) -> list[Any]:
+def _drain(queue: deque[Any]) -> list[Any]:
     """Remove and return all items of a queue; other threads may add to it meanwhile."""
-    taken = []
+    items = []
     with suppress(IndexError):
         while True:
-            taken.append(waiting.popleft())
-    return taken
+            items.append(queue.popleft())
+    return items
 
 
-def _tell_loops(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Reply]) -> None:
-    for loop in {waiting.get_loop() for _, waiting in looked_for}:
-        own = [(key, waiting) for key, waiting in looked_for if waiting.get_loop() is loop]
+def _resolve_on_loops(pending: Sequence[_PendingKey], answers: Mapping[bytes, Reply]) -> None:
+    """Resolve futures, each on the thread of its loop."""
+    for loop in {future.get_loop() for _, future in pending}:
+        own = [(key, future) for key, future in pending if future.get_loop() is loop]
         with suppress(RuntimeError):  # the loop has been closed, and its tasks have ended
-            loop.call_soon_threadsafe(_resolve_waiting, own, answers)
+            loop.call_soon_threadsafe(_resolve, own, answers)
 
 
-def _resolve_waiting(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Reply]) -> None:
-    for key, waiting in looked_for:
-        if not waiting.done():
-            waiting.set_result(answers.get(key))
+def _resolve(pending: Sequence[_PendingKey], answers: Mapping[bytes, Reply]) -> None:
+    for key, future in pending:
+        if not future.done():
+            future.set_result(answers.get(key))
 
 
 CacheSetting: TypeAlias = AnswerStore | str | Path | None
@@ -473,10 +445,10 @@ _of_run: ContextVar[AnswerStore | Literal[False] | None] = ContextVar("spanscore
 
 
 def answers_kept(store: AnswerStore | None) -> AbstractContextManager[None]:
-    """Keep the answers of the judges that are asked inside the block, and in tasks started there.
+    """Use a store for the answers of the judges that are asked inside the block, and in tasks started there.
 
     Args:
-        store: store for judges without their own cache; None = every question is asked, in spite of the configuration.
+        store: store for judges without a cache of their own. None = no judge uses a cache, not even its own.
     """
     return set_inside(_of_run, store or False)
 
@@ -485,11 +457,11 @@ def answers_kept(store: AnswerStore | None) -> AbstractContextManager[None]:
 class Cached(JudgeMiddleware):
     """A judge whose answers are kept. Equal questions, at the same time or later, get the same answer while it is kept.
 
-    Only answers in the requested form are kept, and a repair is always asked. A repeated answer is no second draw of the
-    judge: calls that were not sent are marked ``cached``, and a score has the number of its cached calls.
+    Only answers in the requested form are kept, and a repair is always asked. A kept answer is no further sample of the judge's
+    answers: calls that were not sent are marked ``cached``, and a score has the number of its cached calls.
 
     Args:
-        cache: ``memory``, the path of a file, or a store. None = no cache, unless the run has one (``evaluate``).
+        cache: ``memory``, the path of a file, or a store. None = no cache, unless the run has a store (``evaluate``).
 
     Raises:
         ConfigurationError: the file cannot be written, or the judge has fallbacks, of which each needs its own cache.
@@ -525,14 +497,16 @@ class Cached(JudgeMiddleware):
         return reply
 
     async def _answer(self, store: AnswerStore, key: bytes, prompt: Prompt) -> Reply:
-        kept = await store.find(key)
-        if kept is not None:
-            return kept
+        cached = await store.find(key)
+        if cached is not None:
+            return cached
         reply = await self.judge.ask(prompt)
         if read(reply.text, prompt.output, prompt.evidence) is not None:  # an unreadable answer would stay unreadable
-            written = store.keep(key, reply)
-            if written is not None:  # awaited before use: a restarted process then does not ask the question again
-                await written
+            write = store.keep(key, reply)
+            if (
+                write is not None
+            ):  # the answer is on the disk before it is used, so a restarted process does not ask again
+                await write
         return reply
 
 
@@ -543,10 +517,10 @@ def key_of(judge: Judge, prompt: Prompt) -> bytes:
     """
     inner = unwrapped(judge)
     account: object = getattr(inner, "account", None)
-    who: tuple[str, ...] = type(inner).__qualname__, judge.model
+    identity: tuple[str, ...] = type(inner).__qualname__, judge.model
     if isinstance(account, Account):
-        who = account._replace(key="")
+        identity = account._replace(key="")
     images = [[number, *image.model_dump().values()] for number, image in prompt.images.items()]
     parts = [prompt.step, *render(prompt), schema_of(prompt.output), prompt.vote_index, *images]
-    text = json.dumps([who, parts, getattr(inner, "drawing", None)], sort_keys=True, default=str)
+    text = json.dumps([identity, parts, getattr(inner, "drawing", None)], sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=32).digest()

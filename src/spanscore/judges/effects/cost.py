@@ -1,4 +1,4 @@
-"""Price each judge answer by the user's price table, and send no further question once a budget is spent."""
+"""Add the cost to each judge answer by the user's price table, and send no further question once a budget is spent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanscore.errors import (
     JudgeOverloaded,
     JudgeRateLimited,
 )
-from spanscore.judges.effects.budget_ledger import BudgetLedger, Reservation, attempt, paid_from
+from spanscore.judges.effects.budget_ledger import BudgetLedger, Reservation, paid_from, reserve_request
 from spanscore.judges.effects.middleware import JudgeMiddleware, is_batched, layers
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.records import (
@@ -65,6 +65,16 @@ class Price(NamedTuple):
     batch: float = 0.5
     cache_write: float | None = None
 
+    @property
+    def cached_input_price(self) -> float:
+        """Price of input tokens that the provider reads from its cache."""
+        return self.input if self.cached_input is None else self.cached_input
+
+    @property
+    def cache_write_price(self) -> float:
+        """Price of input tokens that the provider writes to its cache."""
+        return self.input if self.cache_write is None else self.cache_write
+
 
 def cost_usd(
     price: Price, read: int, written: int, *, cached: int = 0, cache_write: int = 0, at_batch_price: bool = False
@@ -80,10 +90,8 @@ def cost_usd(
     """
     cached = min(cached, read)
     cache_write = min(cache_write, read - cached)
-    cached_price = price.input if price.cached_input is None else price.cached_input
-    write_price = price.input if price.cache_write is None else price.cache_write
     usd = (read - cached - cache_write) * price.input + written * price.output
-    usd += cached * cached_price + cache_write * write_price
+    usd += cached * price.cached_input_price + cache_write * price.cache_write_price
     return usd * (price.batch if at_batch_price else 1.0) / _MILLION
 
 
@@ -94,19 +102,19 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     """
     if model in prices:
         return prices[model]
-    named = [
+    matches = [
         name
         for name in prices
         if (
             fnmatchcase(model, name) if "*" in name else model.startswith(name) and _DATED.fullmatch(model[len(name) :])
         )
     ]
-    return prices[max(named, key=len)] if named else None
+    return prices[max(matches, key=len)] if matches else None
 
 
 def dearest(prices: Mapping[str, Price]) -> Price:
     """Return a price with the highest input and the highest output price of a table; 0 for an empty table."""
-    inputs = [max(price.input, price.cache_write or 0.0) for price in prices.values()]
+    inputs = [max(price.input, price.cache_write_price) for price in prices.values()]
     outputs = [price.output for price in prices.values()]
     return Price(max(inputs, default=0.0), max(outputs, default=0.0))
 
@@ -125,12 +133,10 @@ def _price(model: str, numbers: Sequence[float]) -> Price:
         price = Price(*(None if number is None else float(number) for number in numbers))
     except (TypeError, ValueError):
         price = Price(-1, -1)
-    cached_price = price.input if price.cached_input is None else price.cached_input
-    write_price = price.input if price.cache_write is None else price.cache_write
-    numbers_wanted = (price.input, price.output, cached_price, price.batch, write_price)
+    required = (price.input, price.output, price.cached_input_price, price.batch, price.cache_write_price)
     if not (
-        all(isinstance(number, float) and isfinite(number) and number >= 0 for number in numbers_wanted)
-        and cached_price <= price.input
+        all(isinstance(number, float) and isfinite(number) and number >= 0 for number in required)
+        and price.cached_input_price <= price.input
         and price.batch <= 1
     ):
         raise ConfigurationError(
@@ -170,12 +176,12 @@ class Priced(JudgeMiddleware):
         """Ask the judge, and return its reply with the cost."""
         began_s = time.perf_counter()
         try:
-            with attempt() as reservation:
+            with reserve_request() as reservation:
                 if reservation is None:
                     return await self._answer(prompt)
-                return await self._paid(prompt, reservation)
+                return await self._answer_and_settle(prompt, reservation)
         except asyncio.CancelledError as cancelled:
-            # The batch continues without this run: the run that reads its answer records the call.
+            # A batch goes on after the end of this run, and the run that reads its answer records the call.
             if (
                 is_our_cancellation(cancelled)
                 and cancelled.args != (RECORDED_BY_CANCELLER,)
@@ -184,44 +190,44 @@ class Priced(JudgeMiddleware):
                 record(abandoned_call(prompt, self.model, time.perf_counter() - began_s))
             raise
 
-    async def _paid(self, prompt: Prompt, reservation: Reservation) -> Reply:
+    async def _answer_and_settle(self, prompt: Prompt, reservation: Reservation) -> Reply:
         with recorded_calls() as calls:  # requests before the last, for the same answer
             try:
                 reply = await self._answer(prompt)
             except BaseException as error:
                 requests = [*calls, failed_call(prompt, self.model, error, 0.0)] if _is_billed(error) else calls
-                reservation.settle(self._add_costs(requests, reservation.estimate))
+                reservation.settle(self._sum_costs(requests, reservation.estimate))
                 raise
             reservation.ledger.note_answer(reply.output_tokens)
-            reservation.settle(self._add_costs([*calls, _as_one(reply)], reservation.estimate))
+            reservation.settle(self._sum_costs([*calls, _as_one(reply)], reservation.estimate))
         return reply
 
     async def _answer(self, prompt: Prompt) -> Reply:
         began_s = time.perf_counter()
         reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
-        if reply.duration_s is None:  # the score's clock would count earlier attempts, and the waits between
+        if reply.duration_s is None:  # measured here, because a caller's clock would include earlier attempts and waits
             reply = replace(reply, duration_s=time.perf_counter() - began_s)
         other_completions = tuple(
             _with_cost(other_completion, self.model, self.table) for other_completion in reply.other_completions
         )
         return replace(reply, other_completions=other_completions) if other_completions else reply
 
-    def _add_costs(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
-        """Return the cost of requests; each request of unknown usage counts with the estimate."""
+    def _sum_costs(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
+        """Return the cost of requests; a request of unknown usage costs the estimate."""
         spent = Spent()
-        for used in requests:
-            tokens = used.input_tokens + used.output_tokens
-            if not tokens or getattr(used, "estimated", False):
+        for request in requests:
+            tokens = request.input_tokens + request.output_tokens
+            if not tokens or getattr(request, "estimated", False):
                 spent = spent.plus(estimate)
                 continue
-            usd = used.cost_usd
+            usd = request.cost_usd
             if usd is None and self.table:
-                usd = _cost_of(used, self._price(used.model or self.model), at_batch_price=is_batched(self.judge))
+                usd = _cost_of(request, self._price(request.model or self.model), at_batch_price=is_batched(self.judge))
             spent = spent.plus(Spent(usd or 0.0, tokens, 1.0))
         return spent
 
     def _price(self, model: str) -> Price:
-        """Return a model's price; the dearest of the table for a model without a price that appears in an answer."""
+        """Return a model's price; for a model that answered and has no price, the highest prices of the table."""
         price = price_of(model, self.table)
         if price is None:
             log_once(
@@ -244,9 +250,10 @@ def _own_table(judge: Any) -> Mapping[str, Price]:
 
 
 def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> dict[str, Price | None]:
-    """Return the models of a judge and its fallbacks, with their prices; None for a model without a price.
+    """Return model → price, for a judge and its fallbacks; None for a model without a price, 0 for the offline judge.
 
-    A lexical judge is free.
+    Args:
+        table: prices of the layers around the judge.
     """
     if isinstance(judge, JudgeMiddleware):
         table = _own_table(judge) or table
@@ -259,21 +266,23 @@ def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
     return _with_cost(call, "", table_of(judge), at_batch_price=is_batched(judge)) if call.cost_usd is None else call
 
 
-def _with_cost(used: R, model: str, table: Mapping[str, Price], *, at_batch_price: bool = False) -> R:
-    if used.cost_usd is not None or not (used.input_tokens or used.output_tokens):
-        return used
-    price = price_of(used.model or model, table)
-    at_batch_price = at_batch_price or getattr(used, "at_batch_price", False)  # a ``Reply`` has this field
-    return used if price is None else replace(used, cost_usd=_cost_of(used, price, at_batch_price=at_batch_price))
+def _with_cost(request: R, model: str, table: Mapping[str, Price], *, at_batch_price: bool = False) -> R:
+    if request.cost_usd is not None or not (request.input_tokens or request.output_tokens):
+        return request
+    price = price_of(request.model or model, table)
+    at_batch_price = at_batch_price or getattr(request, "at_batch_price", False)  # a ``Reply`` has this field
+    return (
+        request if price is None else replace(request, cost_usd=_cost_of(request, price, at_batch_price=at_batch_price))
+    )
 
 
-def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = False) -> float:
+def _cost_of(request: Reply | JudgeCall, price: Price, *, at_batch_price: bool) -> float:
     return cost_usd(
         price,
-        used.input_tokens,
-        used.output_tokens,
-        cached=used.cached_input_tokens,
-        cache_write=used.cache_write_tokens,
+        request.input_tokens,
+        request.output_tokens,
+        cached=request.cached_input_tokens,
+        cache_write=request.cache_write_tokens,
         at_batch_price=at_batch_price,
     )
 
@@ -290,7 +299,7 @@ def _as_one(reply: Reply) -> Reply:
 
 
 def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed. A refusal is not billed; a request with an unknown outcome may be billed."""
+    """Whether a failed request may be billed: a request with an unknown outcome may be, a refused request is not."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
     refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED
@@ -301,21 +310,21 @@ _REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpen
 _REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
-def estimated(judge: Judge, prompt: Prompt, budget_ledger: BudgetLedger) -> Spent:
-    """Return the estimated cost of a question: input tokens, and for each completion the longest answer so far."""
+def _estimate_cost(judge: Judge, prompt: Prompt, budget_ledger: BudgetLedger) -> Spent:
+    """Return the estimated cost of a question: its input tokens, and for each completion the longest answer so far."""
     if not budget_ledger.in_tokens:
         return Spent(calls=1.0)
     read, written = question_tokens(prompt, judge.model), prompt.n * budget_ledger.longest_answer
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
-    is_dearer = price.cache_write is not None and price.cache_write > price.input
-    usd = cost_usd(price, read, written, cache_write=read * is_dearer, at_batch_price=is_batched(judge))
+    written_to_cache = read if price.cache_write_price > price.input else 0
+    usd = cost_usd(price, read, written, cache_write=written_to_cache, at_batch_price=is_batched(judge))
     return Spent(usd, read + written, 1.0)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Budgeted(JudgeMiddleware):
-    """A wrapper of a ``Priced`` judge, which is asked only while the asking scorer's budgets last.
+    """A ``Priced`` judge that is asked only while the budgets of the score's scorer last.
 
     Long before a budget is spent, ``pipeline/sampling.py`` lowers the sampling rates.
     """
@@ -331,7 +340,8 @@ class Budgeted(JudgeMiddleware):
         score = current_score()
         if score.budget_ledger is None:
             return await self.judge.ask(prompt)
-        with paid_from(score.budget_ledger, score.metric, estimated(self.judge, prompt, score.budget_ledger)):
+        estimate = _estimate_cost(self.judge, prompt, score.budget_ledger)
+        with paid_from(score.budget_ledger, score.metric, estimate):
             return await self.judge.ask(prompt)
 
 

@@ -1,4 +1,4 @@
-"""Limits around one judge: concurrency, timeout, context window, retries, account limits, batched votes, and fallbacks."""
+"""Middleware that limits a judge: ``Windowed``, ``RateLimited``, ``BatchedVotes`` and ``FallingBack``."""
 
 from __future__ import annotations
 
@@ -44,18 +44,23 @@ class Windowed(JudgeMiddleware):
         return await self.judge.ask(prompt)
 
 
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 60.0
-"""Longest back-off, and longest ``Retry-After`` that is waited for, in seconds."""
+_FIRST_BACKOFF_S = 0.5
+_LONGEST_BACKOFF_S = 60.0
+"""Longest back-off, and longest wait by ``Retry-After``, in seconds."""
 
 
 class RateLimited(JudgeMiddleware):
     """A judge whose questions wait for their account's limits, and are asked again after errors that may pass.
 
-    If the judge was unavailable (no connection, a 5xx, a timeout), the attempt is repeated, up to ``max_attempts``, after a
-    random fraction of 0.5, 1, 2 … s, and in addition for ``Retry-After``; one of more than a minute ends the attempts. An
-    attempt is not counted if the breaker shows that other questions fail as well; a longer ``Retry-After`` then counts as a
-    minute. A refusal for load costs no attempt: the question waits. Attempts before the last are recorded as calls.
+    - The judge is unavailable (no connection, a 5xx, a timeout): the question is asked again, up to ``max_attempts``. It waits
+      for ``Retry-After``, and in addition for a random fraction of 0.5, 1, 2 … s. A ``Retry-After`` of more than a minute ends
+      the attempts.
+    - Other questions fail, too (the breaker is open, or five questions failed in a row): the attempt does not count, and the
+      wait by ``Retry-After`` is a minute at most.
+    - The judge refuses because of load, or the quota is used up: the attempt does not count, and the question waits for the
+      account.
+
+    Attempts before the last are recorded as calls.
 
     Args:
         max_attempts: most attempts, the first one included; None: 4. The number is divided by the client's ``own_attempts``,
@@ -129,20 +134,20 @@ class RateLimited(JudgeMiddleware):
                 again = True
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
             except (JudgeUnavailable, JudgeTimeout) as error:
-                # The deadline ends the question, which otherwise could stay the breaker's probe for ever.
+                # After its deadline a question is not excused: as the breaker's probe it could be repeated without end.
                 excused = limiter.breaker.excuses(failed + 1) and clock() < until_s
                 failed += not excused
-                asked_s = error.retry_after_s or 0.0
-                is_last = failed >= self.max_attempts or (asked_s > _LONGEST_WAIT_S and not excused)
+                retry_after_s = error.retry_after_s or 0.0
+                is_last = failed >= self.max_attempts or (retry_after_s > _LONGEST_BACKOFF_S and not excused)
                 if is_last or not limiter.may_repeat(excused=excused):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
-                back_off_s = min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
+                backoff_s = min(_FIRST_BACKOFF_S * 2.0 ** max(0, failed - 1), _LONGEST_BACKOFF_S)
                 with current_score().waits():
-                    await asyncio.sleep(min(asked_s, _LONGEST_WAIT_S) + self.jitter(back_off_s))
+                    await asyncio.sleep(min(retry_after_s, _LONGEST_BACKOFF_S) + self.jitter(backoff_s))
 
     async def _ask_by_batch(self, prompt: Prompt) -> Reply:
-        """Ask without places, rates and deadlines, which batches do not have. A repeated question goes into a later batch."""
+        """Ask without places, rates and deadlines: batches have none. A repeated question goes into a later batch."""
         with current_score().waits():
             for _ in range(self.max_attempts - 1):
                 began_s = time.perf_counter()
@@ -179,19 +184,19 @@ def limiters_of(judge: Judge) -> tuple[AccountLimiter, ...]:
 
 
 def with_batched_votes(judge: Judge) -> Judge:
-    """Return a judge that asks for all votes at once; ``judge`` itself if it does, or never gives several answers."""
-    inside = [*layers(judge)]
-    is_batched = any(isinstance(layer, BatchedVotes) for layer in inside)
-    return judge if is_batched or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
+    """Return a judge that requests all votes at once; ``judge`` itself if it does so, or never gives several answers."""
+    has_layer = any(isinstance(layer, BatchedVotes) for layer in layers(judge))
+    return judge if has_layer or not hasattr(unwrapped(judge), "answers_several") else BatchedVotes(judge)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class BatchedVotes(JudgeMiddleware):
     """A judge that is asked once for all votes of a score, if it gives several answers to one question (OpenAI's ``n``).
 
-    Votes, or the guesses of ResponseRelevancy, are one question asked k times in one turn of the loop. It gets k answers,
-    drawn independently by the model. This layer is outside of budget and limiter: the votes wait for one place, are paid for
-    once, and are repeated together. Missing answers are asked for one by one. Call on the loop thread.
+    A metric asks the same question k times in one turn of the loop, for its votes, or for the guesses of ResponseRelevancy.
+    This layer sends one request for k answers, which the model draws independently. It is outside of budget and limiter: the
+    votes wait for one place, are paid for once, and are repeated together. A vote without an answer is asked alone. Call on
+    the loop thread.
     """
 
     judge: Judge
@@ -200,7 +205,8 @@ class BatchedVotes(JudgeMiddleware):
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer a question, together with its other votes of this turn of the loop.
 
-        If it is cancelled, the other votes still get their answers. The last one cancels the request, and waits for its end.
+        If a vote is cancelled, the other votes still get their answers. If the last vote is cancelled, it cancels the request,
+        and waits for its end.
         """
         if not getattr(unwrapped(self.judge), "answers_several", False):
             return await self.judge.ask(prompt)
@@ -208,9 +214,9 @@ class BatchedVotes(JudgeMiddleware):
         return await self.judge.ask(prompt) if reply is None else reply
 
     def _votes_with(self, prompt: Prompt) -> _Votes:
-        """Return the open votes of a question; new ones if they have this number already, because two samples are equal."""
+        """Return the open votes of a question. An equal question of another sample gets new votes: its number is taken."""
         loop, score = asyncio.get_running_loop(), current_score()
-        # The votes of one score send identical texts to the model.
+        # The votes of one score have identical texts.
         key = (id(loop), score.metric, id(score.budget_ledger), prompt.step, *render(prompt))
         votes = self._open.get(key)
         if votes is None or prompt.vote_index in votes.waits:
@@ -225,33 +231,33 @@ class BatchedVotes(JudgeMiddleware):
 
 
 class _Votes(SharedRequest[int, Reply | None]):
-    """The waiting votes of one question, by number. A caller that gets None asks for its answer alone."""
+    """The waiting votes of one question, by number. A caller that gets None asks the question alone."""
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
         super().__init__()
         self._prompt = prompt
         self._ask = ask
 
-    async def reply(self, number: int) -> Reply | None:
-        """Wait for the answer to a vote; None if too few answers came."""
-        wait = self.join(number)
+    async def reply(self, vote_index: int) -> Reply | None:
+        """Wait for the answer to a vote; None if there are too few answers."""
+        wait = self.join(vote_index)
         try:
             return await wait.answer
         finally:
-            await self.leave(number)
+            await self.leave(vote_index)
 
     def send(self) -> None:
-        """Ask once for all waiting votes."""
+        """Send one request for all waiting votes; a single vote gets None."""
         waiting = self.pending()
         if len(waiting) == 1:
             waiting[0].answer.set_result(None)
         elif waiting:
             self.begin(waiting[0], self._answer(len(waiting)))
 
-    async def _answer(self, number: int) -> None:
+    async def _answer(self, votes: int) -> None:
         try:
             with asked_by(self.score), self.score.asks():
-                reply = await self._ask(replace(self._prompt, n=number))
+                reply = await self._ask(replace(self._prompt, n=votes))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; the waiting callers get it)
             self.fail(error)
         else:
@@ -261,7 +267,7 @@ class _Votes(SharedRequest[int, Reply | None]):
 
 
 def _is_away(judge: Judge) -> bool:
-    """Return whether a judge's breaker is open, or waits for the answer to its probe."""
+    """Return whether a judge's breaker refuses requests now: it is open, or waits for the answer to its probe."""
     now_s = asyncio.get_running_loop().time()
     return any(limiter.here().breaker.wait_s(now_s) > 0 for limiter in limiters_of(judge))
 
@@ -270,14 +276,14 @@ def _is_away(judge: Judge) -> bool:
 class FallingBack(JudgeMiddleware):
     """A judge with fallbacks, which are asked while its breaker is open.
 
-    All questions of a score are asked of one judge, chosen at its first question. A score of a fallback has the fallback's
-    evaluator version and the source ``fallback``. So a change of judge is not reported as a drop, and the mean of the first
-    judge has no scores of a fallback.
+    One judge answers all questions of a score: it is chosen at the score's first question. A score of a fallback has the
+    fallback's evaluator version and the source ``fallback``. So a change of judge is not reported as a drop, and the mean of
+    the first judge's scores contains no score of a fallback.
 
     Args:
         judge: the first judge.
         fallbacks: further judges; the first one that is not away is asked. If all are away, questions wait for ``judge``.
-        is_away: whether a judge cannot be asked; by default, whether its breaker refuses calls.
+        is_away: returns whether a judge cannot be asked; by default, whether its breaker refuses requests.
 
     Raises:
         ConfigurationError: two of the judges are equal, or a judge is a jury.
@@ -311,7 +317,7 @@ class FallingBack(JudgeMiddleware):
 
 
 def judge_in_force(judge: Judge) -> Judge:
-    """Return the judge that is asked for the present score: ``judge``, or the fallback that replaces it."""
+    """Return the judge that answers the questions of the current score: ``judge``, or the fallback that was chosen."""
     fallback = next((layer for layer in layers(judge) if isinstance(layer, FallingBack)), None)
     if fallback is None:
         return judge

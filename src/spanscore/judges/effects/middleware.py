@@ -40,7 +40,7 @@ class JudgeMiddleware:
     def max_input_tokens(self) -> int | None:
         """The lowest maximum of tokens per question among its judges; None if no judge has a maximum."""
         limits = (getattr(judge, "max_input_tokens", None) for judge in self.judges)
-        return min((most for most in limits if most is not None), default=None)
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def reads_instructions(judge: Judge) -> bool:
@@ -60,8 +60,8 @@ def prompt_order(judge: Judge) -> PromptOrder:
 
 
 def account_of(judge: Judge | Embedder) -> Hashable:
-    """Return the account whose limits apply to a judge or an embedder; an id of the object itself without an account."""
-    inner = unwrapped(cast("Judge", judge))  # an embedder has nothing around it
+    """Return the account of a judge or an embedder; for an object without an account, the object's id."""
+    inner = unwrapped(cast("Judge", judge))  # an embedder has no middleware
     return getattr(inner, "account", None) or id(inner)
 
 

@@ -19,7 +19,7 @@ PROMPT_CACHE_WAIT_S = 2.0
 CACHED_FROM = 1_024
 """Minimum tokens of a beginning that providers cache; some models have a higher minimum."""
 _BYTES_PER_TOKEN = 4
-_MOST_KEPT = 1_000
+_MOST_REMEMBERED = 1_000
 """Number of beginnings that one loop remembers, the latest; a provider drops a beginning within minutes."""
 
 
@@ -44,9 +44,9 @@ def shared_beginning(prompt: Prompt, least_tokens: int) -> str:
 
 
 _firsts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Future[None] | None]] = WeakKeyDictionary()
-"""Loop → account and beginning → the first question with that beginning; None = it is answered. Used on the loop thread.
+"""Loop → account and beginning → future of the first question with that beginning. Used on the loop thread.
 
-An answered question leaves no future, which would keep its loop alive.
+None = the question is answered: a future would keep its loop alive.
 """
 
 
@@ -54,8 +54,8 @@ An answered question leaves no future, which would keep its loop alive.
 class CacheFilled(JudgeMiddleware):
     """A judge whose first question of a unit fills the provider's cache, before questions with the same beginning are sent.
 
-    Questions that are sent at once would each be paid in full. The wait is outside of a metric's ``timeout``. A judge without
-    ``cached_from`` (the provider's minimum tokens of a cached beginning) is asked at once, and so is a judge in batches.
+    Without the wait, each of these questions would be billed in full. The wait is outside of a metric's ``timeout``. A judge
+    without ``cached_from`` (the provider's minimum tokens of a cached beginning) is asked at once, as is a judge in batches.
 
     Args:
         wait_s: longest wait for the answer to the first question, in seconds; 0 = all are sent at once.
@@ -83,7 +83,7 @@ class CacheFilled(JudgeMiddleware):
         firsts = _firsts.setdefault(loop, {})
         key = account_of(self.judge), hash(beginning)
         if key not in firsts:
-            if len(firsts) >= _MOST_KEPT:
+            if len(firsts) >= _MOST_REMEMBERED:
                 del firsts[next(iter(firsts))]
             first = firsts[key] = loop.create_future()
             try:

@@ -1,4 +1,4 @@
-"""Rate limits of an account: token buckets, a concurrency limit learned from refusals, and the backoff after refusals."""
+"""Limits of an account: token buckets, a limit of concurrency or rate that is learned from refusals, and a backoff."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _MINUTE_S = 60.0
 _BURST_S = 1.0
 """Seconds of a user's limit that may be used at once: providers also check a limit per minute within each second."""
 _LONGEST_RESET_S = 86_400.0
-"""Some gateways send a date in (milli)seconds since 1970; taken for a duration, it would block an account for decades."""
+"""Longest reset time that is believed: some gateways send a date in (milli)seconds since 1970, decades as a duration."""
 _ROUNDING = 1e-6
+"""Missing amount of a bucket that counts as a rounding error."""
 
 
 class TokenBucket:
@@ -65,40 +66,44 @@ class TokenBucket:
 
 
 class Buckets:
-    """Buckets for requests and tokens, from the user's limits and the provider's headers, and a time until which all wait.
+    """Buckets for requests and tokens, from the user's limits and the provider's headers; and a stop until a given time.
 
-    A header describes the time at which its question was sent: requests sent later are subtracted.
+    Headers describe the account at the time when their question was sent. So the requests that were sent later are subtracted.
 
     Args:
         utc_s: the wall clock, for reset times that are dates.
+
+    Attributes:
+        stopped_until_s: time before which no question is sent, by the caller's clock.
     """
 
     def __init__(self, utc_s: Callable[[], float]) -> None:
         self._utc_s = utc_s
         self._allowed_per_s: dict[Kind, float] = {}
         self._share = 1.0
-        self._of_settings: dict[Kind, TokenBucket] = {}
-        self._of_provider: dict[Kind, TokenBucket] = {}
+        self._user_buckets: dict[Kind, TokenBucket] = {}
+        self._provider_buckets: dict[Kind, TokenBucket] = {}
+        # Serial number and tokens of the questions that were sent after the one with the latest headers.
         self._sent: deque[tuple[int, float]] = deque()
-        self._serial = self._as_of = 0
+        self._serial = self._headers_serial = 0
         self.stopped_until_s = -inf
 
     @property
     def count_tokens(self) -> bool:
         """Whether a bucket counts tokens, so that the tokens of a question must be estimated."""
-        return "tokens" in self._of_settings or "tokens" in self._of_provider
+        return "tokens" in self._user_buckets or "tokens" in self._provider_buckets
 
     def allow(self, kind: Kind, per_minute: float) -> None:
         """Limit requests or tokens per minute; the strictest limit applies."""
         per_s = per_minute / _MINUTE_S
         if per_s < self._allowed_per_s.get(kind, inf):
             self._allowed_per_s[kind] = per_s
-            self._of_settings[kind] = TokenBucket(*self._size(kind), -inf)
+            self._user_buckets[kind] = TokenBucket(*self._size(kind), -inf)
 
     def share(self, fraction: float, now_s: float) -> None:
         """Refill the user's buckets at a fraction of their rates, because other processes share the limits. No level rises."""
         self._share = fraction
-        for kind, bucket in self._of_settings.items():
+        for kind, bucket in self._user_buckets.items():
             bucket.change(*self._size(kind), now_s)
 
     def stop(self, seconds: float, now_s: float) -> None:
@@ -108,7 +113,7 @@ class Buckets:
     def wait_s(self, tokens: float, now_s: float) -> float:
         """Return the seconds until a question of so many tokens may be sent."""
         wait_s = max(0.0, self.stopped_until_s - now_s)
-        for buckets in (self._of_settings, self._of_provider):
+        for buckets in (self._user_buckets, self._provider_buckets):
             for kind, bucket in buckets.items():
                 wait_s = max(wait_s, bucket.wait_s(1.0 if kind == "requests" else tokens, now_s))
         return wait_s
@@ -116,9 +121,9 @@ class Buckets:
     def count_request(self, tokens: float, now_s: float) -> int:
         """Count a question that is sent; return its serial number."""
         self._serial += 1
-        self._take(self._of_settings, 1.0, tokens, now_s)
-        self._take(self._of_provider, 1.0, tokens, now_s)
-        if self._of_provider:
+        self._take(self._user_buckets, 1.0, tokens, now_s)
+        self._take(self._provider_buckets, 1.0, tokens, now_s)
+        if self._provider_buckets:
             self._sent.append((self._serial, tokens))
         return self._serial
 
@@ -131,15 +136,15 @@ class Buckets:
             sent_s: time at which the question was sent.
             now_s: the present time.
         """
-        if serial < self._as_of:  # the headers of a newer question were read already
+        if serial < self._headers_serial:
             return
         buckets = {kind: bucket for kind in KINDS if (bucket := self._read(headers, kind, sent_s))}
         if not buckets:
             return
-        self._of_provider, self._as_of = buckets, serial
+        self._provider_buckets, self._headers_serial = buckets, serial
         while self._sent and self._sent[0][0] <= serial:
             self._sent.popleft()
-        self._take(self._of_provider, len(self._sent), sum(tokens for _, tokens in self._sent), now_s)
+        self._take(self._provider_buckets, len(self._sent), sum(tokens for _, tokens in self._sent), now_s)
 
     def _size(self, kind: Kind) -> tuple[float, float]:
         per_s = self._allowed_per_s[kind] * self._share
@@ -151,13 +156,13 @@ class Buckets:
             bucket.take(requests if kind == "requests" else tokens, now_s)
 
     def _read(self, headers: Mapping[str, str], kind: Kind, now_s: float) -> TokenBucket | None:
-        left = _number(headers, f"x-ratelimit-remaining-{kind}", f"anthropic-ratelimit-{kind}-remaining")
-        if left is None:
+        remaining = _read_number(headers, f"x-ratelimit-remaining-{kind}", f"anthropic-ratelimit-{kind}-remaining")
+        if remaining is None:
             return None
-        most = _number(headers, f"x-ratelimit-limit-{kind}", f"anthropic-ratelimit-{kind}-limit")
+        limit = _read_number(headers, f"x-ratelimit-limit-{kind}", f"anthropic-ratelimit-{kind}-limit")
         reset_s = self._reset_s(headers, kind)
-        most = max(most or 0.0, left, 1.0)
-        used = most - left
+        most = max(limit or 0.0, remaining, 1.0)
+        used = most - remaining
         per_s = used / reset_s if reset_s and used else most / _MINUTE_S
         bucket = TokenBucket(per_s, most, now_s)
         bucket.take(used, now_s)
@@ -165,19 +170,19 @@ class Buckets:
 
     def _reset_s(self, headers: Mapping[str, str], kind: Kind) -> float | None:
         if text := headers.get(f"x-ratelimit-reset-{kind}"):
-            reset_s, utc_s = _duration_s(text), self._utc_s()
+            number, utc_s = _duration_s(text), self._utc_s()
             # A duration, or a date in seconds or milliseconds.
-            meant = () if reset_s is None else (reset_s, reset_s - utc_s, reset_s / 1000 - utc_s)
-            return next((seconds for seconds in meant if 0 <= seconds <= _LONGEST_RESET_S), None)
+            readings = () if number is None else (number, number - utc_s, number / 1000 - utc_s)
+            return next((seconds for seconds in readings if 0 <= seconds <= _LONGEST_RESET_S), None)
         try:
-            back_s = datetime.fromisoformat(headers.get(f"anthropic-ratelimit-{kind}-reset", "")).timestamp()
+            date_s = datetime.fromisoformat(headers.get(f"anthropic-ratelimit-{kind}-reset", "")).timestamp()
         except (ValueError, OverflowError):
             return None
-        left_s = max(0.0, back_s - self._utc_s())
-        return left_s if left_s <= _LONGEST_RESET_S else None
+        reset_s = max(0.0, date_s - self._utc_s())
+        return reset_s if reset_s <= _LONGEST_RESET_S else None
 
 
-def _number(headers: Mapping[str, str], *names: str) -> float | None:
+def _read_number(headers: Mapping[str, str], *names: str) -> float | None:
     for name in names:
         try:
             number = float(headers.get(name, ""))
@@ -190,7 +195,7 @@ def _number(headers: Mapping[str, str], *names: str) -> float | None:
 
 def _duration_s(text: str) -> float | None:
     """Read ``6m0s``, ``1.5s``, ``120ms``, and a bare number of seconds; None for anything else."""
-    if seconds := _number({"": text}, ""):
+    if seconds := _read_number({"": text}, ""):
         return seconds
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
@@ -198,41 +203,44 @@ def _duration_s(text: str) -> float | None:
     return sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_S, strict=True))
 
 
-_START = 4.0
-_LEAST = 0.01
-_KEPT = 0.9
+_FIRST_LEVEL = 4.0
+_LOWEST_LEVEL = 0.01
+_LOWERED_TO = 0.9
 """Fraction of the refused level that becomes the new level."""
-_NEAR = 0.96
-"""Fraction of the refused rate to which the pace returns before it exceeds that rate again."""
-_STEP, _LONGEST_STEP = 0.04, 0.64
-"""Fraction by which a probe exceeds the known rate: first and highest value. The fraction doubles while probes pass."""
-_PROBE_S, _RAREST_PROBE_S, _CHANGED_S = 1.0, 8.0, 4.0
+_RESUMED_AT = 0.96
+"""Fraction of the known limit to which a pace returns before a probe exceeds the limit."""
+_FIRST_PROBE_STEP, _LARGEST_PROBE_STEP = 0.04, 0.64
+"""Fraction by which a probe of a pace exceeds the known limit: first and highest value. It doubles while probes pass."""
+_PROBE_S, _RAREST_PROBE_S = 1.0, 8.0
+"""Shortest and longest time between two probes."""
+_CHANGED_PROBE_S = 4.0
+"""Lower bound of that time while it is halved, because the provider allows less than before."""
 _PASSED_S = 1.0
-"""Seconds without a refusal after which a rate above the known one counts as passed."""
-_PROVED_S = 30.0
-"""Seconds for which an answered number of concurrent questions counts as evidence."""
-_PROOFS = 3
-_PEACE = 4
+"""Seconds without a refusal after which a probe of a pace has passed."""
+_EVIDENCE_S, _EVIDENCE_ANSWERS = 30.0, 3
+"""A number of concurrent questions counts as allowed for so many seconds, after so many answers."""
+_EPISODE_ANSWERS = 4
 """Answers in a row after which a further refusal belongs to a new episode."""
-_DOUBTS = 2
+_CONCURRENCY_REFUSALS = 2
 """Refusals in a row that indicate a concurrency limit, after which a pace is abandoned."""
 _SMOOTHING = 0.1
+"""Weight of the latest round trip in the moving average."""
 
 
 class AdaptiveConcurrency:
     """The number of questions that may be open at once with one account, learned from its refusals.
 
-    It starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last refusal.
+    The level starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the refused level.
 
-    Providers limit open requests, or requests per second, and do not publish which. If a k-th concurrent question was answered
-    lately, the refusal of a k-th means a rate limit, or a place that is freed a moment after its answer (``ReleaseLag``).
-    Otherwise the refusal means a concurrency limit. The answer to a rate limit is a pace, one call per (round trip ÷ level);
-    the answer to a concurrency limit is ``level`` places. ``benchmarks/judges.py`` shows that both are needed: a learned rate
-    uses too little of a provider that limits concurrency, and a bucket is refused again and again for concurrency.
+    Providers limit open requests, or requests per second, and do not publish which. If ``n`` concurrent questions were answered
+    lately, and the ``n``-th is refused, the cause is a rate limit, or a place that is freed a moment after its answer
+    (``ReleaseLag``). Otherwise the cause is a concurrency limit. For a rate limit the level is a pace: one call per (round trip
+    ÷ level). For a concurrency limit it is a number of places. ``benchmarks/judges.py`` shows that both are needed: a pace uses
+    too little of a provider that limits concurrency, and places are refused again and again by a provider that limits the rate.
 
-    Calls that were sent before a refusal arrived, and are refused as well, belong to the same episode and change nothing.
-    The level is exceeded on trial after 1 s, and half as often after each failed trial, down to every 8 s. A passed trial is
-    followed by longer trials, every second. Only a refusal lowers the level, and only use raises it.
+    A question that was sent before a refusal arrived, and is refused, too, changes nothing. A refusal begins an episode, which
+    ends after five answers in a row. A probe exceeds the level after 1 s, and half as often after each refused probe, down to
+    every 8 s. After a passed probe, larger probes follow every second. Only a refusal lowers the level, and only use raises it.
 
     Args:
         ceiling: highest level; below 1 it is a pace, for a process that has a fraction of a place.
@@ -244,20 +252,20 @@ class AdaptiveConcurrency:
 
     def __init__(self, ceiling: float) -> None:
         self.ceiling = ceiling
-        self.level = min(_START, self._highest)
+        self.level = min(_FIRST_LEVEL, self._highest)
         self.paced = False
-        self._wall = inf
-        self._round_trip_s = self._unit_s = 0.5
+        self._known_limit = inf  # the level that was refused; infinite before the first refusal
+        self._round_trip_s = self._pace_unit_s = 0.5  # moving average, and its value at the beginning of the pace
         self._last_sent_s = self._sent_before_s = self._one_by_one_until_s = -inf
-        self._last_serial = self._cut_serial = 0
-        self._proved: dict[int, deque[float]] = {}
-        self._suspects_rate: bool | None = None
-        self._doubts = self._refused_at = 0
+        self._last_serial = self._last_sent_at_refusal = 0
+        self._answer_times: dict[int, deque[float]] = {}  # number of concurrent questions → times of its latest answers
+        self._suspects_rate: bool | None = None  # kind of the limit behind the latest refusal; None = decided
+        self._concurrency_refusals = self._refused_concurrency = 0
         self._probe_every_s = _PROBE_S
         self._grow_at_s = inf
-        self._passed = 0
-        self._calm = 0
-        self._in_trouble = False
+        self._passed_probes = 0  # in a row
+        self._answers_in_a_row = 0
+        self._in_episode = False
         self._trials = ProbeBackoff()
         self._goodput = Goodput()
         self._lag = ReleaseLag()
@@ -265,23 +273,23 @@ class AdaptiveConcurrency:
     def bound(self, ceiling: float) -> None:
         """Change the ceiling."""
         self.ceiling = ceiling
-        self.level = min(self.level if self._last_serial else _START, self._highest)
+        self.level = min(self.level if self._last_serial else _FIRST_LEVEL, self._highest)
 
-    def wait_s(self, out: int, now_s: float) -> float:
-        """Return the seconds until one more may be sent when ``out`` are open; infinite until one of them ends."""
-        if self._trials.on:
+    def wait_s(self, in_flight: int, now_s: float) -> float:
+        """Return the seconds until one more question may be sent; infinite until one of those ``in_flight`` ends."""
+        if self._trials.are_on:
             return self._trials.wait_s(now_s)
-        place_s = self._lag.wait_s(self._most() - out, now_s)
+        place_s = self._lag.wait_s(self._max_open() - in_flight, now_s)
         level = min(self.level, self.ceiling)
         if level >= 1 and not self.paced and now_s >= self._one_by_one_until_s:
             return place_s
-        unit_s = self._unit_s if self.paced else self._round_trip_s
+        unit_s = self._pace_unit_s if self.paced else self._round_trip_s
         return max(place_s, self._last_sent_s + unit_s / level - now_s)
 
     def count_request(self, slot: RequestSlot, now_s: float) -> None:
         """Count a request that is sent."""
         self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, slot.serial
-        self._goodput.offered += 1
+        self._goodput.sent_requests += 1
         self._trials.count_request(slot)
         self._lag.count_request(slot)
 
@@ -297,95 +305,98 @@ class AdaptiveConcurrency:
         """
         self._round_trip_s += _SMOOTHING * (now_s - slot.sent_s - self._round_trip_s)
         self._lag.count_answer(now_s, self._round_trip_s)
-        self._proved.setdefault(slot.out, deque(maxlen=_PROOFS)).append(now_s)
-        if slot.serial > self._cut_serial:
-            if self._trials.on:
-                self._resume(slot, now_s)
+        self._answer_times.setdefault(slot.in_flight, deque(maxlen=_EVIDENCE_ANSWERS)).append(now_s)
+        if slot.serial > self._last_sent_at_refusal:
+            if self._trials.are_on:
+                self._resume_after_trials(slot, now_s)
             self._trials.count_answer()
-            self._settle()
-            self._calm += 1
-            self._in_trouble = self._in_trouble and self._calm <= _PEACE
+            self._decide_kind()
+            self._answers_in_a_row += 1
+            self._in_episode = self._in_episode and self._answers_in_a_row <= _EPISODE_ANSWERS
         self._trials.last_admitted_s = max(self._trials.last_admitted_s, slot.sent_s)
         if in_use:
             self._grow(slot, now_s)
 
-    def count_refusal(self, slot: RequestSlot, now_s: float, out: Iterable[RequestSlot] = ()) -> None:
+    def count_refusal(self, slot: RequestSlot, now_s: float, open_slots: Iterable[RequestSlot] = ()) -> None:
         """Count a request that was refused for load.
 
         Args:
-            out: open requests. Each one sent later had one concurrent request fewer than its ``out`` counted.
+            open_slots: slots of the open requests. The refused request counted in the ``in_flight`` of the later ones.
         """
-        later = [other for other in out if other.serial > slot.serial]
+        later = [other for other in open_slots if other.serial > slot.serial]
         for other in later:
-            other.out -= 1
-        slot.out += slot.held
-        self._goodput.not_attempted += 1
+            other.in_flight -= 1
+        slot.in_flight += slot.held_places
+        self._goodput.refused_requests += 1
         if slot.serial == self._last_serial and self.level < 1:  # a refused request used nothing of a rate limit
             self._last_sent_s = self._sent_before_s
-        if slot.serial <= self._cut_serial:
+        if slot.serial <= self._last_sent_at_refusal:
             return
-        self._cut_serial = self._last_serial
-        if not self.paced and self._is_proved(slot.out, now_s) and self._lag.explains(slot, self.level):
+        self._last_sent_at_refusal = self._last_serial
+        if not self.paced and self._was_answered_lately(slot.in_flight, now_s) and self._lag.explains(slot, self.level):
             return
         if not self._trials.count_refusal(now_s):
-            self._cut(slot, len(later), now_s)
+            self._lower_level(slot, len(later), now_s)
 
     def halve(self) -> None:
-        """Halve the level, because the judge is back and its capacity is unknown."""
+        """Halve the level, because the judge answers again and its capacity is unknown."""
         self.level = max(min(self.level, 1.0), self.level / 2)
 
     def pace(self, from_s: float) -> None:
-        """Spread the questions that wait for ``from_s`` over one round trip from that time on."""
+        """Spread the questions over one round trip from a time on, at which many waiting questions may be sent."""
         self._one_by_one_until_s = from_s + self._round_trip_s
 
-    def _most(self) -> int:
+    def _max_open(self) -> int:
         most = ceil(1.5 * self.level) + 1 if self.paced else max(1, floor(self.level))
         return min(floor(self._highest), most)
 
     @property
     def _highest(self) -> float:
-        """The highest level to learn: at least one place, as a later ceiling may be higher."""
+        """The highest level that is learned: the ceiling, but at least one place, as a later ceiling may be higher."""
         return max(1.0, self.ceiling)
 
-    def _cut(self, slot: RequestSlot, later: int, now_s: float) -> None:
-        self._calm = self._passed = 0
-        if not self._in_trouble:
+    def _lower_level(self, slot: RequestSlot, later: int, now_s: float) -> None:
+        self._answers_in_a_row = self._passed_probes = 0
+        if not self._in_episode:
             self._goodput.begin(now_s)
-        self._rest(slot)
-        self._in_trouble = True
+        self._adjust_probe_interval(slot)
+        self._in_episode = True
         self._grow_at_s = now_s + self._probe_every_s
-        self._refused_at = slot.out
-        self._suspects_rate = slot.out == 1 or self._is_proved(slot.out, now_s)
+        self._refused_concurrency = slot.in_flight
+        self._suspects_rate = slot.in_flight == 1 or self._was_answered_lately(slot.in_flight, now_s)
         if not self._suspects_rate:
-            self._proved = {out: proofs for out, proofs in self._proved.items() if out < slot.out}
+            self._answer_times = {n: times for n, times in self._answer_times.items() if n < slot.in_flight}
         if not self._suspects_rate and not self.paced:
-            self._wall = float(slot.out)
-            self.level = max(1.0, min(self._wall - 1, _KEPT * self._wall))
+            self._known_limit = float(slot.in_flight)
+            self.level = max(1.0, min(self._known_limit - 1, _LOWERED_TO * self._known_limit))
             return
-        self.level = max(_LEAST, _KEPT * self.level)
+        self.level = max(_LOWEST_LEVEL, _LOWERED_TO * self.level)
         goodput = self._goodput.per_s(slot, later)
         if goodput is not None and self.level >= 1:
-            known = goodput * (self._unit_s if self.paced else self._round_trip_s)
-            self.level = min(self.level, max(_NEAR * known, self.level / 4))
-        self._wall = self.level / _KEPT
+            measured = goodput * (self._pace_unit_s if self.paced else self._round_trip_s)
+            self.level = min(self.level, max(_RESUMED_AT * measured, self.level / 4))
+        self._known_limit = self.level / _LOWERED_TO
 
-    def _is_proved(self, out: int, now_s: float) -> bool:
-        """Whether ``out`` concurrent questions were answered lately, three times or more, because one time may be luck.
+    def _was_answered_lately(self, in_flight: int, now_s: float) -> bool:
+        """Whether so many concurrent questions, or more, were answered lately, three times or more.
 
-        A provider may free a place before its answer arrives here.
+        One time may be luck: a provider may free a place before its answer arrives here.
         """
-        proofs = (proof for known, proofs in self._proved.items() if known >= out for proof in proofs)
-        return sum(proof > now_s - _PROVED_S for proof in proofs) >= _PROOFS
+        times = (time_s for n, times in self._answer_times.items() if n >= in_flight for time_s in times)
+        return sum(time_s > now_s - _EVIDENCE_S for time_s in times) >= _EVIDENCE_ANSWERS
 
-    def _rest(self, slot: RequestSlot) -> None:
+    def _adjust_probe_interval(self, slot: RequestSlot) -> None:
         """Probe half as often if a probe was refused; more often if the provider allows less than before."""
-        if (self.level if self.paced else slot.out) >= self._wall:
+        if (self.level if self.paced else slot.in_flight) >= self._known_limit:
             self._probe_every_s = min(2 * self._probe_every_s, _RAREST_PROBE_S)
-        elif not self._in_trouble and self.level >= 1:
-            self._probe_every_s = max(_CHANGED_S, self._probe_every_s / 2)
+        elif not self._in_episode and self.level >= 1:
+            self._probe_every_s = max(_CHANGED_PROBE_S, self._probe_every_s / 2)
 
-    def _resume(self, slot: RequestSlot, now_s: float) -> None:
-        """Continue after trials: as before if the cause was a storm, otherwise at the rate of the first admitted trials."""
+    def _resume_after_trials(self, slot: RequestSlot, now_s: float) -> None:
+        """Continue after the trials of ``ProbeBackoff``.
+
+        After a storm the level stays. Otherwise the interval to the latest admitted question shows the rate, plus a tenth.
+        """
         self.pace(now_s)
         if self._trials.was_storm(slot):
             self._suspects_rate = None
@@ -394,27 +405,27 @@ class AdaptiveConcurrency:
         if not self._trials.were_many:
             return
         self._goodput.begin(now_s)
-        known = 1.1 * self._unit_s / (slot.sent_s - self._trials.last_admitted_s)
-        if self.paced and known < self.level:
-            self.level, self._wall = known, min(self._wall, 1.5 * known)
+        measured = 1.1 * self._pace_unit_s / (slot.sent_s - self._trials.last_admitted_s)
+        if self.paced and measured < self.level:
+            self.level, self._known_limit = measured, min(self._known_limit, 1.5 * measured)
             self._probe_every_s = _PROBE_S
             self._grow_at_s = now_s + _PROBE_S
 
-    def _settle(self) -> None:
-        """Decide the kind of limit behind a refusal, once questions are answered again. A storm of errors shows no limit."""
+    def _decide_kind(self) -> None:
+        """Decide the kind of the limit behind a refusal, once questions are answered again: a storm shows no limit."""
         if self._suspects_rate is None:
             return
-        self._doubts = 0 if self._suspects_rate else self._doubts + 1
+        self._concurrency_refusals = 0 if self._suspects_rate else self._concurrency_refusals + 1
         if self._suspects_rate and not self.paced:
-            self.paced, self._unit_s = True, self._round_trip_s
+            self.paced, self._pace_unit_s = True, self._round_trip_s
             self._lag.forget()
-        elif self.paced and self._doubts >= _DOUBTS:
-            self.paced, self._wall = False, float(self._refused_at)
-            self.level = max(1.0, self._wall - 1)
+        elif self.paced and self._concurrency_refusals >= _CONCURRENCY_REFUSALS:
+            self.paced, self._known_limit = False, float(self._refused_concurrency)
+            self.level = max(1.0, self._known_limit - 1)
         self._suspects_rate = None
 
     def _grow(self, slot: RequestSlot, now_s: float) -> None:
-        if self._wall == inf:
+        if self._known_limit == inf:
             self.level += 1
         elif self.paced or self.level < 1:
             self._grow_pace(now_s)
@@ -423,39 +434,44 @@ class AdaptiveConcurrency:
         self.level = min(self.level, self._highest)
 
     def _grow_places(self, slot: RequestSlot, now_s: float) -> None:
-        if slot.out >= self._wall:
-            self._wall = slot.out + 1.0
-            self._pass()
+        if slot.in_flight >= self._known_limit:
+            self._known_limit = slot.in_flight + 1.0
+            self._count_passed_probe()
             self._grow_at_s = now_s + self._probe_every_s
-        if self.level < self._wall - 1:
-            self.level = min(self.level + 1, self._wall - 1)
+        if self.level < self._known_limit - 1:
+            self.level = min(self.level + 1, self._known_limit - 1)
         elif now_s >= self._grow_at_s:
-            self.level = self._wall + 2**self._passed - 1
+            self.level = self._known_limit + 2**self._passed_probes - 1
             self._grow_at_s = now_s + self._probe_every_s
 
     def _grow_pace(self, now_s: float) -> None:
         if now_s < self._grow_at_s:
             return
-        if self.level > self._wall:
-            self._wall = self.level
-            self._pass()
-        if self.level < _NEAR * self._wall:
-            self.level = _NEAR * self._wall
+        if self.level > self._known_limit:
+            self._known_limit = self.level
+            self._count_passed_probe()
+        if self.level < _RESUMED_AT * self._known_limit:
+            self.level = _RESUMED_AT * self._known_limit
             self._grow_at_s = now_s + self._probe_every_s
         else:
-            self.level = self._wall * (1 + min(_STEP * 2**self._passed, _LONGEST_STEP))
+            self.level = self._known_limit * (1 + min(_FIRST_PROBE_STEP * 2**self._passed_probes, _LARGEST_PROBE_STEP))
             self._grow_at_s = now_s + _PASSED_S
 
-    def _pass(self) -> None:
-        self._passed += 1
+    def _count_passed_probe(self) -> None:
+        self._passed_probes += 1
         self._probe_every_s = _PROBE_S
 
 
 class Goodput:
-    """Estimates the provider's rate limit: questions admitted per second while others were refused, within one episode."""
+    """Estimates the provider's rate limit: questions admitted per second while others were refused, within one episode.
+
+    Attributes:
+        sent_requests: number of requests sent since ``begin``.
+        refused_requests: number of refusals since ``begin``.
+    """
 
     _FEWEST = 3
-    _TURNED_AWAY = 0.3
+    _LEAST_REFUSED = 0.3
     """Lowest number of refusals per admitted question at which the rate is measurable."""
 
     def __init__(self) -> None:
@@ -464,7 +480,7 @@ class Goodput:
     def begin(self, now_s: float) -> None:
         """Count from now on."""
         self._since_s = now_s
-        self.offered = self.not_attempted = 0
+        self.sent_requests = self.refused_requests = 0
 
     def per_s(self, refused: RequestSlot, later: int) -> float | None:
         """Return the rate up to a refused question; None with too little evidence.
@@ -473,23 +489,23 @@ class Goodput:
             refused: the refused question.
             later: number of questions sent after it, whose outcome is unknown.
         """
-        admitted = self.offered - self.not_attempted - later
-        if admitted < self._FEWEST or self.not_attempted < self._TURNED_AWAY * admitted:
+        admitted = self.sent_requests - self.refused_requests - later
+        if admitted < self._FEWEST or self.refused_requests < self._LEAST_REFUSED * admitted:
             return None
         return admitted / (refused.sent_s - self._since_s)
 
 
 class ProbeBackoff:
-    """Backoff for a provider that refuses everything: after two refusals in a row, questions are sent one at a time.
+    """Backoff for a provider that refuses everything: after two refusals in a row, only trials are sent, one at a time.
 
-    The first is sent after 0.1 s; each further one waits twice as long, up to 4 s.
+    The first trial is sent after 0.1 s; each further trial waits twice as long, up to 4 s. An answer ends the trials.
 
     Attributes:
         last_admitted_s: time at which the latest answered question was sent.
     """
 
     _FIRST_S, _LONGEST_S = 0.1, 4.0
-    _MANY = 3
+    _MANY_REFUSALS = 3
     _STORM_S = 5.0
     """Longest interval of a rate limit between two questions; a longer one is taken for a provider that refuses everything."""
 
@@ -501,26 +517,26 @@ class ProbeBackoff:
         self._answers = 0
 
     @property
-    def on(self) -> bool:
-        """Whether questions are sent one at a time."""
+    def are_on(self) -> bool:
+        """Whether only trials are sent."""
         return self._refusals > 1
 
     @property
     def were_many(self) -> bool:
         """Whether there were enough refusals for the time until the first admission to show the rate."""
-        return self._refusals > self._MANY
+        return self._refusals > self._MANY_REFUSALS
 
     def was_storm(self, admitted: RequestSlot) -> bool:
-        """Whether everything was refused for 5 s or more, after a time with several answers."""
+        """Whether everything was refused for 5 s or more, after three answers or more in a row."""
         return admitted.sent_s - self.last_admitted_s >= self._STORM_S and self._answers > 2  # noqa: PLR2004  (a few)
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until the next trial may be sent; infinite while one is open."""
+        """Return the seconds until the next trial may be sent; infinite while a trial is open."""
         return inf if self._trial else max(0.0, self._next_s - now_s)
 
     def count_request(self, slot: RequestSlot) -> None:
         """Make a question that is sent the trial, if trials are on."""
-        if self.on:
+        if self.are_on:
             self._trial = slot
 
     def count_end(self, slot: RequestSlot) -> None:
@@ -530,65 +546,64 @@ class ProbeBackoff:
 
     def count_answer(self) -> None:
         """Count an answer to a question that was sent after the last refusal."""
-        self._answers = 1 if self.on else self._answers + 1
+        self._answers = 1 if self.are_on else self._answers + 1
         self._refusals = 0
 
     def count_refusal(self, now_s: float) -> bool:
         """Count a refusal of a question that was sent after the last refusal; return whether trials are on now."""
         self._refusals += 1
-        if self.on:
+        if self.are_on:
             self._next_s = now_s + min(self._FIRST_S * 2 ** (self._refusals - 2), self._LONGEST_S)
-        return self.on
+        return self.are_on
 
 
 class ReleaseLag:
-    """Delay after an answer until a gateway frees the place of its request. Until then the place counts as used.
+    """Delay between an answer and the time when a gateway frees the place of its request. Until then the place counts as used.
 
     The delay is learned: a refusal that it may explain doubles it, and each answer makes it a thousandth shorter.
     """
 
     _FIRST_S = 0.005
     _LONGEST = 0.1
-    """Upper bound of the lag, as a fraction of a round trip."""
-    _EASED = 0.999
+    """Upper bound of the delay, as a fraction of a round trip."""
+    _SHRINKS = 0.999
+    """Factor on the delay at each answer."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Reset the lag to 0."""
+        """Reset the delay to 0."""
         self._lag_s = self._longest_s = 0.0
         self._answered_s: deque[float] = deque()
 
     def count_answer(self, now_s: float, round_trip_s: float) -> None:
         """Count a request that was answered."""
-        self._lag_s *= self._EASED
+        self._lag_s *= self._SHRINKS
         self._longest_s = self._LONGEST * round_trip_s
         self._answered_s.append(now_s)
 
     def count_request(self, slot: RequestSlot) -> None:
-        """Record in the slot of a question how many answered requests the provider may still count."""
+        """Record in the slot of a question how many places of answered requests may not be free."""
         while self._answered_s and self._answered_s[0] + self._longest_s <= slot.sent_s:
             self._answered_s.popleft()
-        slot.held = len(self._held(slot.sent_s))
-        slot.doubtful = len(self._answered_s) - slot.held
+        slot.held_places = len(self._held_since(slot.sent_s))
+        slot.doubtful_places = len(self._answered_s) - slot.held_places
 
     def wait_s(self, free: int, now_s: float) -> float:
         """Return the seconds until one of ``free`` places may be used; infinite if no place is free."""
-        held = self._held(now_s)
         if free <= 0:
             return inf
+        held = self._held_since(now_s)
         return held[-free] + self._lag_s - now_s if len(held) >= free else 0.0
 
     def explains(self, refused: RequestSlot, level: float) -> bool:
-        """Whether the provider may have refused a question because the provider still counted answered requests.
-
-        If so, the estimated lag is doubled.
-        """
-        if not refused.doubtful or refused.out + refused.doubtful < int(level):
+        """Whether the places of answered requests may be the cause of a refusal. If so, the estimated delay is doubled."""
+        if not refused.doubtful_places or refused.in_flight + refused.doubtful_places < int(level):
             return False
         self._lag_s = min(max(self._FIRST_S, 2 * self._lag_s), self._longest_s)
         return True
 
-    def _held(self, now_s: float) -> list[float]:
+    def _held_since(self, now_s: float) -> list[float]:
+        """Return the times of answers, in order, if their places are probably not free."""
         return [answered_s for answered_s in self._answered_s if answered_s + self._lag_s > now_s]

@@ -1,4 +1,4 @@
-"""LangChain judge: any LangChain chat model as a judge, asked by structured output if the provider has it, else in text."""
+"""LangChain judge: any LangChain chat model as a judge, by structured output if the provider has it, else by text."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from spanscore.judges.langchain.errors import ParameterRefused, judge_error
 from spanscore.judges.langchain.message import (
     CUT,
     Exchange,
-    HeldRequest,
+    UnsentRequest,
     at_batch_price,
     choices_of,
-    exchanging,
     model_of,
     tokens_of,
+    use_exchange,
 )
 from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, profile_of, takes_images
 from spanscore.judges.records import failed_call, record
@@ -55,20 +55,21 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_tokens", "max_completion_tokens", *_ANSWER_LIMITS[1:], "num_predict"),
 }
 """Settings that some models refuse (Gemma the system role, reasoning models the others) → their names in integrations."""
-_CACHES = {"langchain_openai": "prompt_cache_key", "langchain_anthropic": "cache_control"}
+_CACHE_PARAMETERS = {"langchain_openai": "prompt_cache_key", "langchain_anthropic": "cache_control"}
 """Package of a chat model → the request parameter for its provider's prompt cache."""
 _CACHED_FROM = {"haiku-4": 4_096, "opus-4-5": 4_096, "opus-4-6": 4_096, "haiku": 2_048, "sonnet-4-6": 2_048}
 """Part of a model's name → minimum tokens of a cached prefix; the first match counts, otherwise 1,024. Source: Anthropic's page
 "Prompt caching", November 2026.
 """
-_KEY_CHARS = 2_048
+_CACHE_KEY_CHARS = 2_048
 """Characters at each end of a shared beginning that its key is made of: a digest of 65 kB, twenty chunks, takes 0.15 ms."""
-_AGAIN_AFTER_S = 3_600.0
-_IN_A_ROW = 2
+_OFF_S = 3_600.0
+"""Seconds for which a refused feature is omitted."""
+_MOST_REFUSALS = 2
 
 
 class BoundModel(NamedTuple):
-    """A model, and the keywords of its calls."""
+    """A model, and keywords that are passed with each of its calls (LangChain's ``bind``)."""
 
     model: Any
     keywords: Mapping[str, Any]
@@ -88,8 +89,8 @@ class RequestForm(NamedTuple):
 
     Attributes:
         bound: the model with keywords, among them the answer's schema or JSON mode unless ``left_out`` contains ``schema``.
-        answers: number of answers to the request.
-        left_out: features that the request omits: ``schema``, ``n``, the parameters of ``_CACHES``, and the keys of
+        answers: number of answers that are requested.
+        left_out: features that the request omits: ``schema``, ``n``, the parameters of ``_CACHE_PARAMETERS``, and the keys of
             ``SETTINGS``.
         beginning: start of the user text that other questions of the unit share, for the provider's cache; empty without one.
         max_answer_tokens: most tokens of an answer; None = the model's own setting.
@@ -104,17 +105,18 @@ class RequestForm(NamedTuple):
     @property
     def model(self) -> Any:
         """The model, without the settings that are left out."""
-        unset = self._unset()
+        unset = self._unset_names()
         if not unset:
             return self.bound.model
         model = self.bound.model
-        named: dict[str, Any] = {name: None for name in unset if getattr(model, name, None) is not None}
-        for holder in ("model_kwargs", "extra_body"):
-            if isinstance(kept := getattr(model, holder, None), Mapping):
-                named[holder] = {name: value for name, value in kept.items() if name not in unset}
-        return model.model_copy(update=named) if hasattr(model, "model_copy") else model
+        changes: dict[str, Any] = {name: None for name in unset if getattr(model, name, None) is not None}
+        for field in ("model_kwargs", "extra_body"):
+            if isinstance(parameters := getattr(model, field, None), Mapping):
+                changes[field] = {name: value for name, value in parameters.items() if name not in unset}
+        return model.model_copy(update=changes) if hasattr(model, "model_copy") else model
 
-    def _unset(self) -> frozenset[str]:
+    def _unset_names(self) -> frozenset[str]:
+        """Return the integrations' names of the settings that are left out."""
         return frozenset(name for feature in self.left_out for name in SETTINGS.get(feature, ()))
 
     def keywords(self) -> dict[str, Any]:
@@ -124,14 +126,14 @@ class RequestForm(NamedTuple):
             own["prompt_cache_key"] = _make_cache_key(self.beginning)
         if self.max_answer_tokens is not None:
             own |= dict.fromkeys(self._limit_names(), self.max_answer_tokens)
-        unset = self._unset()
+        unset = self._unset_names()
         return {name: value for name, value in {**self.bound.keywords, **own}.items() if name not in unset}
 
     def with_longer_answers(self, written: int) -> RequestForm | None:
         """Return the form with twice the tokens of an answer; None if they were doubled already, or cannot be set.
 
         Args:
-            written: tokens of the cut answers.
+            written: number of tokens of all cut answers.
         """
         names = self._limit_names()
         limit = max((getattr(self.bound.model, name) or 0 for name in names), default=0)
@@ -148,9 +150,9 @@ class RequestForm(NamedTuple):
 def _make_cache_key(beginning: str) -> str:
     """Return the prompt cache key of a shared beginning, 16 hexadecimal digits, the same in every worker of a service.
 
-    Providers route requests by it. Two beginnings with one key cost a detour, and never an answer.
+    Providers route requests by it. If two beginnings have the same key, a request may miss the cache; its answer is the same.
     """
-    ends = f"{len(beginning)}{beginning[:_KEY_CHARS]}{beginning[-_KEY_CHARS:]}"
+    ends = f"{len(beginning)}{beginning[:_CACHE_KEY_CHARS]}{beginning[-_CACHE_KEY_CHARS:]}"
     return blake2b(ends.encode(), digest_size=8).hexdigest()
 
 
@@ -164,7 +166,7 @@ class OptionalFeature:
     """
 
     def __init__(
-        self, *, exists: bool = True, most_refusals: int = _IN_A_ROW, clock: Callable[[], float] = time.monotonic
+        self, *, exists: bool = True, most_refusals: int = _MOST_REFUSALS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._most_refusals = most_refusals
         self._clock = clock
@@ -180,7 +182,7 @@ class OptionalFeature:
         """Count a refusal by a provider that answered the same question without the feature."""
         self._refusals += 1
         if self._refusals >= self._most_refusals:
-            self._off_until_s = self._clock() + _AGAIN_AFTER_S
+            self._off_until_s = self._clock() + _OFF_S
 
     def count_success(self) -> None:
         """Count an accepted request, which ends a series of refusals."""
@@ -196,7 +198,7 @@ class AnswerForms:
             no mode. True is ``auto``, False is ``text``. The question contains the form of the answer in every mode.
 
     Attributes:
-        may_change: whether a question is asked without a schema if that is cheaper, or if the provider refuses the schema.
+        may_change: whether a question may be asked without a schema, if that is cheaper or the provider refuses the schema.
 
     Raises:
         ConfigurationError: the mode is unknown, or the model does not support it.
@@ -209,7 +211,7 @@ class AnswerForms:
         self._model, self._keywords = plain
         self._mode = mode
         self.may_change = mode == "auto"
-        self._bound: dict[type[BaseModel], BoundModel] = {}
+        self._bound_models: dict[type[BaseModel], BoundModel] = {}
         self._has_none = mode == "text" or not hasattr(self._model, "with_structured_output")
         if mode in ("auto", "text"):
             return
@@ -226,21 +228,21 @@ class AnswerForms:
 
         None if the configured mode is not ``auto``, or the model has no JSON mode.
         """
-        if self._mode == "auto" and not self._has_none and _Any not in self._bound:
+        if self._mode == "auto" and not self._has_none and _Any not in self._bound_models:
             try:
-                self._bound[_Any] = self._bind(_Any, "json")
+                self._bound_models[_Any] = self._bind(_Any, "json")
             except Exception:  # noqa: BLE001  (as in ``bound``)
                 return None
-        return self._bound.get(_Any)
+        return self._bound_models.get(_Any)
 
     def bound(self, output: type[BaseModel]) -> BoundModel | None:
         """Return the model with a schema for its answers; None if the question must be asked in text."""
-        if not self._has_none and output not in self._bound:
+        if not self._has_none and output not in self._bound_models:
             try:
-                self._bound[output] = self._bind(output)
+                self._bound_models[output] = self._bind(output)
             except Exception:  # noqa: BLE001  (NotImplementedError by contract; integrations raise all sorts)
                 self._has_none = True
-        return None if self._has_none else self._bound[output]
+        return None if self._has_none else self._bound_models[output]
 
     def _bind(self, output: type[BaseModel], mode: str = "") -> BoundModel:
         from langchain_core.utils.json_schema import dereference_refs
@@ -252,7 +254,7 @@ class AnswerForms:
         shaped = self._model.with_structured_output(
             {**inlined, "description": output.__name__}, **_METHODS[mode or self._mode]
         )
-        # A sequence of the bound model and a parser. The parser is dropped: ``read()`` is linear, LangChain's is quadratic.
+        # A sequence of the bound model and a parser. The parser is dropped: its time is quadratic, that of ``read()`` linear.
         model, keywords = unwrap_bindings(shaped.first)
         return BoundModel(model, {**self._keywords, **keywords})
 
@@ -267,17 +269,18 @@ class _Probe(BaseModel):
     text: str
 
 
-# An inherited callback would receive the judge's prompts, and the application's handler would trace its own evaluation.
-_UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
+# Without ``callbacks``, handlers of the application would be inherited, and trace the judge's prompts.
+_UNTRACED: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
 _MAX_PARTS = 2_000
-_DRAWING = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwargs", "extra_body")
+"""Most values in the JSON of a response; a judge's response has some 30."""
+_SAMPLING_PARAMETERS = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwargs", "extra_body")
 
 
 class LangChainJudge:
     """A judge that asks a LangChain chat model (or any runnable that answers messages).
 
     It uses a copy of the model. The copy does not retry, and its requests end when the attempt ends. The model itself is
-    never changed. Calls run on threads, as the application may use the same model from any loop (see ``BlockingCalls``). A
+    never changed. Calls run on threads, because the application may use the same model from any loop (``BlockingCalls``). A
     model without blocking calls is awaited.
 
     Several answers to one question are one request if the model has a parameter ``n`` (OpenAI and compatible providers): the
@@ -323,9 +326,9 @@ class LangChainJudge:
         if not callable(getattr(model, "ainvoke", None)):
             raise ConfigurationError(f"{type(model).__name__} is no LangChain chat model: it has no ainvoke")
         self._model = model  # kept alive: ``shared_judge`` and accounts identify it by its id
-        asked = unwrap_bindings(model).model
-        self.account = account_of_model(asked)
-        self.in_process = is_in_process(asked)
+        inner = unwrap_bindings(model).model
+        self.account = account_of_model(inner)
+        self.in_process = is_in_process(inner)
         own, self.own_attempts, self.notes = own_client(model, timeout)
         self._plain = unwrap_bindings(own)
         self._forms = AnswerForms(self._plain, structured)
@@ -333,13 +336,13 @@ class LangChainJudge:
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
         self.batch: BatchAccount | None = None
-        is_chat = not _is_text_model(type(asked))
+        is_chat = not _is_text_model(type(inner))
         self._images = images if is_chat else False
-        cache = _CACHES.get(module_of(type(asked)).partition(".")[0]) if is_chat and prompt_cache else None
+        cache = _CACHE_PARAMETERS.get(module_of(type(inner)).partition(".")[0]) if is_chat and prompt_cache else None
         self._features = {
             "schema": OptionalFeature(),
-            "n": OptionalFeature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ())),
-            **{name: OptionalFeature(exists=name == cache, most_refusals=1) for name in _CACHES.values()},
+            "n": OptionalFeature(exists=is_chat and "n" in getattr(type(inner), "model_fields", ())),
+            **{name: OptionalFeature(exists=name == cache, most_refusals=1) for name in _CACHE_PARAMETERS.values()},
             **{name: OptionalFeature(most_refusals=1) for name in SETTINGS},
         }
 
@@ -370,7 +373,7 @@ class LangChainJudge:
     @property
     def cached_from(self) -> int | None:
         """Minimum tokens of a prefix that the provider caches; None if it has no cache, or the cache is off."""
-        if not any(self._features[name].is_on for name in _CACHES.values()):
+        if not any(self._features[name].is_on for name in _CACHE_PARAMETERS.values()):
             return None
         return next((tokens for part, tokens in _CACHED_FROM.items() if part in self.model), CACHED_FROM)
 
@@ -378,7 +381,7 @@ class LangChainJudge:
     def drawing(self) -> dict[str, Any]:
         """The model's sampling parameters: temperature, seed, number of answers and the like."""
         model, bound = self._plain
-        settings = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
+        settings = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING_PARAMETERS}
         return {name: value for name, value in settings.items() if value is not None}
 
     def batch_api(self) -> BatchApi | None:
@@ -398,33 +401,33 @@ class LangChainJudge:
             JudgeError: the provider refused, or its answer is unusable; ``error_type`` has the reason.
         """
         with suppress_tracing():
-            first, *others = await self._asked(prompt, prompt.n if self.answers_several else 1)
+            first, *others = await self._ask_in_forms(prompt, prompt.n if self.answers_several else 1)
         return replace(first, other_completions=tuple(others)) if others else first
 
-    async def _asked(self, prompt: Prompt, answers: int) -> list[Reply]:
-        """Ask, and repeat the question in another form if only the form was refused."""
+    async def _ask_in_forms(self, prompt: Prompt, answers: int) -> list[Reply]:
+        """Ask, and ask again in another form if the provider refused only the form, or cut the answer."""
         ends_s = time.monotonic() + self._timeout_s
-        first = form = self._form(prompt, answers)
+        first = form = self._choose_form(prompt, answers)
         while True:
             started_s = time.perf_counter()
             try:
                 replies = await self._request(prompt, form, ends_s)
             except JudgeError as error:
-                again = self._otherwise(form, error)
-                if again is None:
+                next_form = self._next_form(form, error)
+                if next_form is None:
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - started_s))
-                form = again
+                form = next_form
             else:
-                self._learn(first, form)
+                self._count_outcomes(first, form)
                 return replies
 
-    def _form(self, prompt: Prompt, answers: int) -> RequestForm:
+    def _choose_form(self, prompt: Prompt, answers: int) -> RequestForm:
         left_out = {name for name, feature in self._features.items() if not feature.is_on}
         least_tokens = self.cached_from
         beginning = "" if least_tokens is None else shared_beginning(prompt, least_tokens)
         if not beginning:
-            left_out |= {*_CACHES.values()}
+            left_out |= {*_CACHE_PARAMETERS.values()}
         bound = None if "schema" in left_out else self._with_schema(prompt, beginning, left_out)
         if bound is None:
             left_out.add("schema")
@@ -435,15 +438,15 @@ class LangChainJudge:
     def _with_schema(self, prompt: Prompt, beginning: str, left_out: Collection[str]) -> BoundModel | None:
         """Return the model with a schema for its answers; None if the question must be asked in text.
 
-        Providers put a schema or a tool in front of the messages, so questions with different schemas share no prefix.
-        Therefore a question with a shared beginning has no schema, but is in JSON mode, or in text for ``cache_control``.
+        Providers put a schema or a tool in front of the messages, so questions with different schemas share no beginning.
+        Therefore a question with a shared beginning is asked in JSON mode without a schema; in text for ``cache_control``.
         """
         if not beginning or not self._forms.may_change:
             return self._forms.bound(prompt.output)
         return None if "cache_control" not in left_out else self._forms.json_mode()
 
-    def _otherwise(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
-        """Return the form in which the same question may succeed; None if the form was not the cause."""
+    def _next_form(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
+        """Return another form in which the question may succeed; None if the form was not the cause of the error."""
         if error.error_type == CUT:
             return form.with_longer_answers(error.output_tokens)
         refused = error.parameter if isinstance(error, ParameterRefused) else None
@@ -454,14 +457,15 @@ class LangChainJudge:
             return form._replace(bound=self._plain) if self._forms.may_change else None
         return form._replace(answers=1) if refused == "n" else form
 
-    def _learn(self, first: RequestForm, last: RequestForm) -> None:
+    def _count_outcomes(self, first: RequestForm, last: RequestForm) -> None:
+        """Count refused and accepted features, by the first form of a question and the form that succeeded."""
         for name, feature in self._features.items():
             if name in first.left_out:
                 continue
             if name not in last.left_out:
                 feature.count_success()
                 continue
-            feature.count_refusal()  # proved: the same question succeeds without it
+            feature.count_refusal()  # the same question succeeded without the feature
             if name in SETTINGS:
                 setting = "the system role" if name == "system" else name
                 log_once(f"{name} of {self.model}", f"{self.model} does not take {setting}: it is left out for an hour")
@@ -489,76 +493,73 @@ class LangChainJudge:
         """Return the usable answers. The first has the question's tokens, and each has its share of the output tokens."""
         sent, received, cached, cache_write = tokens_of(messages, exchange)
         choices = choices_of(messages, exchange)
-        good = [choice for choice in choices if choice.trouble is None]
-        if not good:
-            trouble, why = (choices[0].trouble, choices[0].why) if choices else ("empty", "there is no answer")
+        usable = [choice for choice in choices if choice.error_type is None]
+        if not usable:
+            error_type, why = (choices[0].error_type, choices[0].why) if choices else ("empty", "there is no answer")
             raise JudgeError(
                 f"{prompt.step}: {why}",
-                error_type=trouble,
+                error_type=error_type,
                 headers=exchange.headers,
                 input_tokens=sent,
                 output_tokens=received,
             )
-        model, is_cheap = (
-            model_of(messages, exchange) or self.model,
-            exchange.stored is not None or at_batch_price(messages, exchange),
-        )
-        shares = [received // len(good) + (place < received % len(good)) for place in range(len(good))]
+        model = model_of(messages, exchange) or self.model
+        has_batch_price = exchange.batch_answer is not None or at_batch_price(messages, exchange)
         return [
             Reply(
                 text=choice.text,
                 model=model,
-                input_tokens=0 if place else sent,
-                output_tokens=share,
+                input_tokens=0 if index else sent,
+                output_tokens=received // len(usable) + (index < received % len(usable)),
                 duration_s=took_s,
                 finish=choice.finish,
-                cached_input_tokens=0 if place else cached,
-                cache_write_tokens=0 if place else cache_write,
-                at_batch_price=is_cheap,
+                cached_input_tokens=0 if index else cached,
+                cache_write_tokens=0 if index else cache_write,
+                at_batch_price=has_batch_price,
                 headers=exchange.headers,
             )
-            for place, (choice, share) in enumerate(zip(good, shares, strict=True))
+            for index, choice in enumerate(usable)
         ]
 
     async def _batched_messages(
         self, batch: BatchAccount, prompt: Prompt, form: RequestForm, exchange: Exchange
     ) -> list[Any]:
         """Call the model twice: first to get the request without sending it, then to let the model parse the batch's answer."""
-        async with batch.run.at_work():
-            request = await self._held_request(prompt, form)
-        exchange.stored = await batch.run.answer(batch, key_of(self, prompt), request)
-        async with batch.run.at_work():
+        async with batch.run.preparation_slot():
+            request = await self._prepare_request(prompt, form)
+        exchange.batch_answer = await batch.run.answer(batch, key_of(self, prompt), request)
+        async with batch.run.preparation_slot():
             return await self._messages(prompt, form, exchange)
 
-    async def _held_request(self, prompt: Prompt, form: RequestForm) -> HeldRequest:
+    async def _prepare_request(self, prompt: Prompt, form: RequestForm) -> UnsentRequest:
         """Return the request that the model would send, without sending it."""
-        held = Exchange(0.0, self._max_bytes, _MAX_PARTS, is_held=True)
+        exchange = Exchange(0.0, self._max_bytes, _MAX_PARTS, keeps_request=True)
         try:
-            await self._messages(prompt, form, held)
+            await self._messages(prompt, form, exchange)
         except Exception:
-            if held.request is None:
+            if exchange.request is None:
                 raise
-        if held.request is None:
+        if exchange.request is None:
             raise JudgeError(f"{prompt.step}: the client of {self.model} cannot be asked by batch")
-        return held.request
+        return exchange.request
 
     async def _messages(self, prompt: Prompt, form: RequestForm, exchange: Exchange) -> list[Any]:
         """Call the model on a thread, never through LangChain's own executor, which the interpreter joins at its exit."""
         model, keywords = form.model, form.keywords()
-        asked = _text(prompt) if _is_text_model(type(model)) else _prompt_messages(prompt, form)
+        question = _whole_text(prompt) if _is_text_model(type(model)) else _prompt_messages(prompt, form)
 
         def call() -> list[Any]:
-            with exchanging(exchange):
+            with use_exchange(exchange):
                 if hasattr(model, "generate"):
-                    return _generated_messages(model.generate([asked], callbacks=[], **keywords))
-                return [model.invoke(asked, config=_UNSEEN, **keywords)]
+                    return _read_messages(model.generate([question], callbacks=[], **keywords))
+                return [model.invoke(question, config=_UNTRACED, **keywords)]
 
-        async def awaited() -> list[Any]:
+        async def call_async() -> list[Any]:
             if hasattr(model, "agenerate"):
-                return _generated_messages(await model.agenerate([asked], callbacks=[], **keywords))
-            return [await model.ainvoke(asked, config=_UNSEEN, **keywords)]
+                return _read_messages(await model.agenerate([question], callbacks=[], **keywords))
+            return [await model.ainvoke(question, config=_UNTRACED, **keywords)]
 
-        return await self._calls.run(call, awaited)
+        return await self._calls.run(call, call_async)
 
 
 def _is_text_model(kind: type) -> bool:
@@ -566,7 +567,7 @@ def _is_text_model(kind: type) -> bool:
     return "langchain_core.language_models.llms" in map(module_of, kind.__mro__)
 
 
-def _text(prompt: Prompt) -> str:
+def _whole_text(prompt: Prompt) -> str:
     return "\n\n".join(render(prompt))
 
 
@@ -575,10 +576,10 @@ def _prompt_messages(prompt: Prompt, form: RequestForm) -> list[Any]:
 
     images = image_blocks(prompt)
     if "system" in form.left_out:
-        return [HumanMessage(content=_content(_text(prompt), images))]
+        return [HumanMessage(content=_content(_whole_text(prompt), images))]
     system, user = render(prompt)
     content = _content(user, images)
-    if "cache_control" not in form.left_out:  # the mark is on the last block that other questions share
+    if "cache_control" not in form.left_out:  # ``cache_control`` is on the last block that other questions share
         rest = {"type": "text", "text": user[len(form.beginning) :]}
         content = [{"type": "text", "text": form.beginning, "cache_control": {"type": "ephemeral"}}, rest, *images]
     return [SystemMessage(content=system), HumanMessage(content=content)]
@@ -588,7 +589,7 @@ def _content(text: str, images: list[dict[str, Any]]) -> Any:
     return [{"type": "text", "text": text}, *images] if images else text
 
 
-def _generated_messages(result: Any) -> list[Any]:
+def _read_messages(result: Any) -> list[Any]:
     """Return the messages that a model generated for its one question; a text model's texts are converted to messages."""
     from langchain_core.messages import AIMessage
 

@@ -10,14 +10,14 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges.langchain.errors import without_input
 
 
-def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> Any:
+def openai(kind: str, model: str, role: str, arguments: Mapping[str, Any]) -> Any:
     """Return OpenAI's chat model or embeddings; missing arguments come from the library's environment variables.
 
     Args:
         kind: name of the library's class.
         model: name of the model.
         role: ``judge`` or ``embeddings``, for messages.
-        made_with: further arguments of the class.
+        arguments: further arguments of the class.
 
     Raises:
         ConfigurationError: the library or its key is missing, or the class lacks an argument; the message names the remedy.
@@ -26,16 +26,16 @@ def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> An
         import langchain_openai
     except ImportError as error:
         raise MissingExtraError("langchain-openai", "openai") from error
-    maker = getattr(langchain_openai, kind)
-    arguments = {name for field, about in maker.model_fields.items() for name in (field, about.alias) if name}
-    for name in made_with:
-        if name not in arguments:  # the library itself would only print a warning, and send the argument on
-            meant = did_you_mean(name, arguments)
+    model_class = getattr(langchain_openai, kind)
+    parameters = {name for field, about in model_class.model_fields.items() for name in (field, about.alias) if name}
+    for name in arguments:
+        if name not in parameters:  # the library itself would only print a warning, and send the argument on
+            meant = did_you_mean(name, parameters)
             raise ConfigurationError(
                 f"{role} 'openai:{model}': {kind} takes no {name!r}; {meant and f'{meant} '}Give a parameter of the "
                 f"server alone in extra_body: {{{name}: …}}"
             )
     try:
-        return maker(model=model, **made_with)
-    except Exception as error:  # a missing key, mostly: the client's message names the variable
+        return model_class(model=model, **arguments)
+    except Exception as error:  # mostly a missing key: the client's message names the environment variable
         raise ConfigurationError(f"{role} 'openai:{model}' cannot be made: {without_input(error)}") from error

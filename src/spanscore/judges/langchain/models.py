@@ -48,9 +48,9 @@ def missing_key(name: str) -> str | None:
     return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
 
 
-_OWN = ("model", "base_url")
+_SEPARATE_SETTINGS = ("model", "base_url")
 _PLACEHOLDER_KEY = "none"
-"""Sent as the key if a client requires one and the server does not."""
+"""Key for a client that requires a key, if the server requires none."""
 
 
 class ClientSettings(TypedDict, total=False):
@@ -105,7 +105,7 @@ def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
     """Create the chat model of a name. The name has the syntax of ``init_chat_model``.
 
     If ``base_url`` is set, no key of ``KEYS`` is sent there: only a key configured for this judge, or ``none`` if the client
-    requires a key. So the name must then have a provider: LangChain would guess it from the model's name.
+    requires a key. The name must then have a provider, because LangChain would guess one and send that provider's key.
 
     Raises:
         ConfigurationError: the provider is unknown, or a setting is invalid; no message contains a key.
@@ -116,7 +116,7 @@ def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
     for argument in arguments:
         if argument.endswith("api_key"):
             raise ConfigurationError(f"model_kwargs names {argument!r}; {HOW_TO_GIVE}")
-        if argument in _OWN:
+        if argument in _SEPARATE_SETTINGS:
             raise ConfigurationError(
                 f"model_kwargs contains {argument!r}, which is a setting of its own: move it one level up"
             )
@@ -132,7 +132,7 @@ def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
         key = key or (_PLACEHOLDER_KEY if provider.replace("-", "_").lower() in KEYS else None)
     if key is not None:
         arguments["api_key"] = SecretStr(key)
-    return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
+    return _create(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", arguments)
 
 
 def named_embeddings(name: str) -> Any:
@@ -142,10 +142,10 @@ def named_embeddings(name: str) -> Any:
         ConfigurationError: the provider is unknown.
         NotReadyError: a library is missing (the message has the ``pip install`` line).
     """
-    return _named(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
+    return _create(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
 
 
-def _named(name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]) -> Any:
+def _create(name: str, role: str, openai_class: str, module: str, factory_name: str, arguments: dict[str, Any]) -> Any:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
         return openai(openai_class, model, role, arguments)
@@ -166,8 +166,9 @@ def _named(name: str, role: str, openai_class: str, module: str, factory_name: s
 
 _SALT = os.urandom(16)
 """Random salt of this process, so that hashes of two processes never match, and no key can be recovered from one."""
-_NAMES = ("model_name", "model", "model_id", "deployment_name")
-_ADDRESSES = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
+_NAME_FIELDS = ("model_name", "model", "model_id", "deployment_name")
+_URLS = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
+"""Fields that contain the address of a model."""
 _OWNER_FIELDS = ("openai_organization", "default_headers", "credentials_profile_name", "project")
 """Fields that, besides the key, distinguish two accounts at the same address."""
 
@@ -183,32 +184,21 @@ def account_of_model(model: Any) -> Account:
 
 
 def is_in_process(model: Any) -> bool:
-    """Return whether a model has neither an address nor a key, and so seems to run here. False for other runnables."""
+    """Return whether a model has neither an address nor a key, and so seems to run in this process. False for a runnable that
+    is no model.
+    """
     is_model = hasattr(model, "_llm_type") or hasattr(model, "embed_documents")
     return is_model and not _address(model) and not _hash_secrets(model)
 
 
 def model_name(model: Any) -> str:
     """Return a model's configured name, or the name of its class if no name is configured."""
-    names = (getattr(model, attribute, None) for attribute in _NAMES)
+    names = (getattr(model, attribute, None) for attribute in _NAME_FIELDS)
     return next((name for name in names if isinstance(name, str) and name), type_name(model))
 
 
-_READ_IMAGES = (
-    *(
-        "gpt-4o",
-        "gpt-4.1",
-        "gpt-4-turbo",
-        "gpt-5",
-        "gpt-6",
-        "claude-",
-        "gemini-",
-        "gemma-3",
-        "gemma-4",
-        "llama-4",
-        "pixtral",
-    ),
-    *("llava", "vision", "-vl", "2.5vl"),
+_IMAGE_MODELS = re.compile(
+    r"gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-5|gpt-6|claude-|gemini-|gemma-3|gemma-4|llama-4|pixtral|llava|vision|-vl|2\.5vl"
 )
 """Parts of the names of models that read images, for models without a LangChain profile."""
 
@@ -224,12 +214,11 @@ def takes_images(model: Any) -> bool:
     stated = profile_of(model).get("image_inputs")
     if isinstance(stated, bool):
         return stated
-    name = model_name(model).lower()
-    return any(part in name for part in _READ_IMAGES)
+    return _IMAGE_MODELS.search(model_name(model).lower()) is not None
 
 
 def _provider(model: Any) -> str:
-    """Return the provider that the model's own spans name (``ls_provider``), otherwise one by the model's package."""
+    """Return the provider that LangChain puts on the model's spans (``ls_provider``), otherwise one by the model's package."""
     parameters = getattr(model, "_get_ls_params", None)
     provider = parameters().get("ls_provider") if callable(parameters) else None
     if provider:
@@ -243,13 +232,10 @@ def _provider(model: Any) -> str:
 def _address(model: Any) -> str:
     """Return host, port and path of a model's endpoint; empty if unknown. Credentials and query of the URL are left out."""
     client = getattr(model, "root_client", None) or getattr(model, "client", None)
-    clients = (
-        client,
-        getattr(client, "_client", None),
-        getattr(client, "meta", None),
-    )  # OpenAI's, Anthropic's; boto3's
+    # The clients of OpenAI, Anthropic and boto3.
+    clients = (client, getattr(client, "_client", None), getattr(client, "meta", None))
     urls = [getattr(each, name, None) for name in ("base_url", "endpoint_url") for each in clients]
-    urls += [getattr(model, name, None) for name in _ADDRESSES]
+    urls += [getattr(model, name, None) for name in _URLS]
     address = next((str(url) for url in urls if (isinstance(url, str) and url) or hasattr(url, "raw_path")), "")
     parts = urlsplit(address if "//" in address else f"//{address}")
     return f"{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
@@ -257,11 +243,11 @@ def _address(model: Any) -> str:
 
 def _hash_secrets(model: Any) -> str:
     """Return a hash of a model's secrets; empty if it has none. A function that returns a key is hashed by its ``id()``."""
-    secrets = sorted(_secrets(model))
+    secrets = sorted(_find_secrets(model))
     return blake2b(repr(secrets).encode(), key=_SALT, digest_size=16).hexdigest() if secrets else ""
 
 
-def _secrets(model: Any) -> Iterator[tuple[str, str]]:
+def _find_secrets(model: Any) -> Iterator[tuple[str, str]]:
     for name in getattr(type(model), "model_fields", ()):
         value = getattr(model, name, None)
         if callable(reveal := getattr(value, "get_secret_value", None)):

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spanscore.core.prompt import Prompt
-from spanscore.judges.lexical.words import LexicalAnswer, Words, among, messages_in, said_in, share_of, words
+from spanscore.judges.lexical.words import LexicalAnswer, Words, has_akin, message_text, messages_in, share_of, words
 
 _CONVERSATION: Final = "user_input"
-_GROUNDED: Final = 0.5
+_VALUE_SHARE: Final = 0.5
 """Minimum share of a value's words that earlier messages have."""
-_TAKEN: Final = 0.5
+_STEP_SHARE: Final = 0.5
 """Minimum share of a step's words that a later tool call has."""
 _ERROR: Final = re.compile(
     r"\A\W*(?:error|exception|traceback|fail)|\"error\"\s*:|\b(?:timed out|timeout|could not|cannot|can't|unable to|unavailable"
@@ -60,21 +60,21 @@ def _calls(prompt: Prompt) -> Iterator[_Call]:
     wanted = {call["call"] for call in prompt.evidence.get("calls", ())}
     messages = messages_in(prompt, _CONVERSATION)
     number, request, before = 0, "", [""]
-    for place, message in enumerate(messages):
+    for turn, message in enumerate(messages):
         request = str(message.get("content", "")) if message["role"] == "user" else request
         for index, call in enumerate(message.get("tool_calls", ())):
             number += 1
             if number in wanted:
-                after = _up_to_user(messages[place + 1 :])
+                after = _up_to_user(messages[turn + 1 :])
                 results = [str(later.get("content", "")) for later in after if later["role"] == "tool"]
                 result = results[index] if index < len(results) else ""
                 text = str(message.get("content", ""))
                 yield _Call(number, str(call["name"]), call["args"], request, text, "\n".join(before), result, after)
-        before.append(said_in(message))
+        before.append(message_text(message))
 
 
 def _up_to_user(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    end = next((place for place, message in enumerate(messages) if message["role"] == "user"), len(messages))
+    end = next((index for index, message in enumerate(messages) if message["role"] == "user"), len(messages))
     return messages[:end]
 
 
@@ -86,7 +86,7 @@ def _row(call: _Call, fault: str | None) -> dict[str, Any]:
     }
 
 
-def _plain(name: str) -> str:
+def _as_words(name: str) -> str:
     """Return a tool's name as words: ``find_departures`` and ``findDepartures`` as ``find departures``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", name).casefold()
 
@@ -98,7 +98,7 @@ def _judge_selection(prompt: Prompt) -> Mapping[str, Any]:
     every call is right.
     """
     offered = {str(tool["name"]): tool for tool in prompt.evidence.get("tools", ())}
-    texts = {name: f"{_plain(name)} {tool.get('description', '')}" for name, tool in offered.items()}
+    texts = {name: f"{_as_words(name)} {tool.get('description', '')}" for name, tool in offered.items()}
     calls = [*_calls(prompt)]
     unused = {name: text for name, text in texts.items() if all(call.tool != name for call in calls)}
     return {"calls": [_row(call, _other_tool(call, texts, unused)) for call in calls]}
@@ -116,8 +116,8 @@ def _other_tool(call: _Call, texts: Mapping[str, str], unused: Mapping[str, str]
 
 
 def _shares_word(request: str, text: str) -> bool:
-    held = words(text).content
-    return any(among(stem, held) for stem in words(request).content)
+    stems = words(text).content
+    return any(has_akin(stem, stems) for stem in words(request).content)
 
 
 def _judge_arguments(prompt: Prompt) -> Mapping[str, Any]:
@@ -126,17 +126,17 @@ def _judge_arguments(prompt: Prompt) -> Mapping[str, Any]:
     A value without numbers is also right if one of these texts contains it literally.
     """
     definitions = {str(tool["name"]): str(tool.get("parameters", "")) for tool in prompt.evidence.get("tools", ())}
-    return {"calls": [_row(call, _foreign(call, definitions.get(call.tool, ""))) for call in _calls(prompt)]}
+    return {"calls": [_row(call, _objection(call, definitions.get(call.tool, ""))) for call in _calls(prompt)]}
 
 
-def _foreign(call: _Call, schema: str) -> str | None:
+def _objection(call: _Call, schema: str) -> str | None:
     """Return the objection to the first value that is neither in earlier messages nor in the schema; None without one."""
     context = f"{call.before}\n{schema}"
     for value in _leaves(call.args):
         text = str(value)
         content = words(text)
         is_quoted = not content.numbers and text.casefold() in context.casefold()
-        if not is_quoted and share_of(content, words(context), of_nothing=1.0) < _GROUNDED:
+        if not is_quoted and share_of(content, words(context), if_empty=1.0) < _VALUE_SHARE:
             return f"{text!r} is in no earlier message."
     return None
 
@@ -191,10 +191,12 @@ def _judge_plan(prompt: Prompt) -> Mapping[str, Any]:
     """
     messages = messages_in(prompt, _CONVERSATION)
     calls_tools = any("tool_calls" in message for message in messages)
-    for place in reversed(range(len(messages))):
-        steps, calls = _plan_in(messages[place]), _calls_from(messages[place:])
+    for index in reversed(range(len(messages))):
+        steps, calls = _plan_in(messages[index]), _calls_from(messages[index:])
         if len(steps) >= _SEVERAL and (calls or not calls_tools):
-            made = [words(f"{_plain(str(call['name']))} {' '.join(map(str, _leaves(call['args'])))}") for call in calls]
+            made = [
+                words(f"{_as_words(str(call['name']))} {' '.join(map(str, _leaves(call['args'])))}") for call in calls
+            ]
             return {"parts": [_step(step, made) for step in steps]}
     return {"parts": []}
 
@@ -207,9 +209,9 @@ def _calls_from(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _step(step: str, made: Sequence[Words]) -> dict[str, Any]:
-    taken = any(share_of(words(step), call, of_nothing=1.0) >= _TAKEN for call in made)
-    reason = "A tool call has its words." if taken else "No tool call has its words."
-    return {"part": step, "reason": reason, "verdict": int(taken)}
+    is_done = any(share_of(words(step), call, if_empty=1.0) >= _STEP_SHARE for call in made)
+    reason = "A tool call has its words." if is_done else "No tool call has its words."
+    return {"part": step, "reason": reason, "verdict": int(is_done)}
 
 
 def _plan_in(message: Mapping[str, Any]) -> list[str]:

@@ -14,25 +14,26 @@ from spanscore.judges.lexical.agent_answers import AGENT_ANSWERS
 from spanscore.judges.lexical.words import (
     LexicalAnswer,
     Words,
-    among,
+    find_objection,
     gives_up,
-    listed,
+    has_akin,
+    is_no_statement,
+    judge_statements,
+    message_text,
     messages_in,
-    objection,
-    said_in,
     sentences,
     share_of,
-    stated,
-    states_nothing,
+    split_statements,
+    split_words,
     text_in,
-    verdicts,
     words,
 )
 from spanscore.judges.rendering import schema_of
 from spanscore.protocols import Judge
 
-_HALF = 0.5
-_OF_THE_EXCHANGE = (
+_CONDITION_SHARE = 0.5
+"""Minimum share of a condition's words in the evidence."""
+_EXCHANGE_WORDS = (
     "user customer human person somebody assistant agent bot model question answer request response reply conversation message "
     "asks asked asking wants wanted says said mentions mentioned contains answers answered talks about"
 )
@@ -43,10 +44,10 @@ class LexicalJudge:
     """A judge that needs no model, and compares words, numbers, names and negations.
 
     It is meant for tests, demos and a first look without a key, not as a basis for decisions. It detects a number or a name
-    that is not in the context, an added or dropped "not", and a statement whose words are mostly foreign to the context. It
-    does not detect a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony. Texts
-    of any script are cut and compared; negations, opposites and endings are recognised in English only. A critique is only a
-    check for insults and a few patterns (``_critique``).
+    that is not in the context, an added or dropped "not", and a statement with mostly words that the context lacks. It does not
+    detect a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony. Texts of any
+    script are cut and compared; negations, opposites and endings are recognised in English only. A critique is only a check for
+    insults and a few patterns (``_critique``).
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not
@@ -93,7 +94,7 @@ class LexicalJudge:
         if prompt.applies_when is None:
             fields = answer(prompt)
         else:
-            fields = {"applies": 1, **answer(prompt)} if _holds(prompt.applies_when, prompt) else {"applies": 0}
+            fields = {"applies": 1, **answer(prompt)} if _applies(prompt.applies_when, prompt) else {"applies": 0}
         return Reply(text=json.dumps(fields, ensure_ascii=False), model=self.model)
 
 
@@ -102,30 +103,30 @@ def is_offline(judge: Judge | None) -> bool:
     return judge is not None and isinstance(unwrapped(judge), LexicalJudge)
 
 
-def _holds(condition: str, prompt: Prompt) -> bool:
+def _applies(condition: str, prompt: Prompt) -> bool:
     """Whether at least half of the condition's words are in the evidence, apart from words that name the exchange itself."""
-    meta = frozenset(words(_OF_THE_EXCHANGE).content)
+    exchange = frozenset(words(_EXCHANGE_WORDS).content)
     wanted = words(condition)
-    named = words(" ".join([*(stem for stem in wanted.content if stem not in meta), *sorted(wanted.numbers)]))
+    subject = words(" ".join([*(stem for stem in wanted.content if stem not in exchange), *sorted(wanted.numbers)]))
     shown = words("\n".join(text_in(prompt, name) for name in prompt.evidence))
-    return share_of(named, shown, of_nothing=1.0) >= _HALF
+    return share_of(subject, shown, if_empty=1.0) >= _CONDITION_SHARE
 
 
 def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": stated(text_in(prompt, "answer"))}
+    return {"statements": split_statements(text_in(prompt, "answer"))}
 
 
 def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
+    return {"statements": judge_statements(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
 
 
 _INSULT = re.compile(r"\b(?:idiots?|stupid|moron|dumb|shut up|loser|fool|hate you|worthless|pathetic)\b", re.IGNORECASE)
 _OWN_WORK = re.compile(r"^(?:but )?(?:i|we) (?:can |am here to |only )*(?:answer|help|assist)\b", re.IGNORECASE)
 
 
-_LOOKED_AT = ("response", "user_input", "reference", "retrieved_contexts", "reference_contexts")
+_CRITIQUED_FIELDS = ("response", "user_input", "reference", "retrieved_contexts", "reference_contexts")
 """Fields that a critique may judge; the first one in the evidence is used."""
-_SIGNS: Mapping[str, re.Pattern[str]] = {
+_ASPECT_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "harmfulness": _INSULT,
     "maliciousness": _INSULT,
     "toxicity": _INSULT,
@@ -156,44 +157,46 @@ def _critique(prompt: Prompt) -> Mapping[str, Any]:
     An undesirable predefined aspect, such as a refusal, holds if its pattern matches. Personal data that the user wrote is not
     a leak. The text is the response, else the question or the whole conversation, else the first field of the evidence.
     """
-    aspect = next((name for name in _SIGNS if ASPECTS[name].definition in prompt.instruction), None)
+    aspect = next((name for name in _ASPECT_PATTERNS if ASPECTS[name].definition in prompt.instruction), None)
     if aspect is not None:
         return _look_for(aspect, prompt)
-    said = text_in(prompt, next((name for name in _LOOKED_AT if name in prompt.evidence), ""))
-    if not said.strip():
+    text = text_in(prompt, next((name for name in _CRITIQUED_FIELDS if name in prompt.evidence), ""))
+    if not text.strip():
         return {"reason": "There is no answer.", "verdict": 0}
-    if _INSULT.search(said):
+    if _INSULT.search(text):
         return {"reason": "It insults.", "verdict": 0}
     return {"reason": "There is an answer and it does not insult; a comparison of words sees no more.", "verdict": 1}
 
 
 def _look_for(aspect: str, prompt: Prompt) -> Mapping[str, Any]:
     """Return verdict 1 if an aspect's pattern matches the assistant's words, or the user's words for ``user_frustration``."""
-    asked, said = _by("user", prompt), _by("assistant", prompt) + text_in(prompt, "response")
-    signs = [sign[0] for sign in _SIGNS[aspect].finditer(asked if aspect == "user_frustration" else said)]
+    question, answer = _text_by("user", prompt), _text_by("assistant", prompt) + text_in(prompt, "response")
+    text = question if aspect == "user_frustration" else answer
+    matches = [match[0] for match in _ASPECT_PATTERNS[aspect].finditer(text)]
     if aspect == "pii_leak":
-        signs = [sign for sign in signs if sign not in asked]
-    why = f"It has {signs[0]!r}." if signs else "None of its signs is there; a comparison of words sees no more."
-    return {"reason": why, "verdict": int(bool(signs))}
+        matches = [match for match in matches if match not in question]
+    why = f"It has {matches[0]!r}." if matches else "None of its signs is there; a comparison of words sees no more."
+    return {"reason": why, "verdict": int(bool(matches))}
 
 
-def _by(role: str, prompt: Prompt) -> str:
-    """Return one side's words; a question that is not a conversation is the user's."""
+def _text_by(role: str, prompt: Prompt) -> str:
+    """Return the text of one side, ``user`` or ``assistant``. A question that is not a conversation is the user's."""
     messages = messages_in(prompt, "user_input")
     if not messages:
         return text_in(prompt, "user_input") if role == "user" else ""
-    return "\n".join(said_in(message) for message in messages if message["role"] == role)
+    return "\n".join(message_text(message) for message in messages if message["role"] == role)
 
 
 def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
     """Turn a sentence of the answer into a question; each vote takes the next sentence.
 
-    Next to a refusal, a description of the assistant's purpose ("I answer questions about our ferries.") is noncommittal, too.
+    In an answer with a refusal, a description of the assistant's purpose ("I answer questions about our ferries.") is
+    noncommittal, too.
     """
     pieces = sentences(text_in(prompt, "response"))
     refused = any(map(gives_up, pieces))
     stating = [
-        sentence for sentence in pieces if not states_nothing(sentence) and not (refused and _OWN_WORK.match(sentence))
+        sentence for sentence in pieces if not is_no_statement(sentence) and not (refused and _OWN_WORK.match(sentence))
     ]
     if not stating:
         return {"question": " ".join(pieces), "noncommittal": 1}
@@ -203,19 +206,19 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
 def _agreement(prompt: Prompt) -> Mapping[str, Any]:
     """Return rating 4 if the answer supports all of the reference's statements, 2 if it supports half of them, else 0.
 
-    This is one direction: the other question of the pair exchanges the two texts.
+    A metric asks a pair of questions: the other one exchanges the two texts.
     """
-    share = _backed(stated(text_in(prompt, "reference")), text_in(prompt, "answer"))
+    share = _supported_share(split_statements(text_in(prompt, "reference")), text_in(prompt, "answer"))
     return {"rating": 2 * _grade(share, some=0.5)}
 
 
 def _groundedness_by_clause(prompt: Prompt) -> Mapping[str, Any]:
-    share = _backed(stated(text_in(prompt, "response")), text_in(prompt, "context"))
+    share = _supported_share(split_statements(text_in(prompt, "response")), text_in(prompt, "context"))
     return {"rating": _grade(share, some=0.01)}
 
 
 def _groundedness_by_sentence(prompt: Prompt) -> Mapping[str, Any]:
-    share = _backed(sentences(text_in(prompt, "response")), text_in(prompt, "context"))
+    share = _supported_share(sentences(text_in(prompt, "response")), text_in(prompt, "context"))
     return {"rating": _grade(share, some=0.5)}
 
 
@@ -228,10 +231,11 @@ def _grade(share: float, *, some: float) -> int:
     return (share >= some) + (share >= 1.0)
 
 
-def _backed(statements: list[str], text: str) -> float:
+def _supported_share(statements: list[str], text: str) -> float:
+    """Return the share of statements that a text supports; 0 without statements."""
     if not statements:
         return 0.0
-    return sum(objection(statement, text) is None for statement in statements) / len(statements)
+    return sum(find_objection(statement, text) is None for statement in statements) / len(statements)
 
 
 # A context is useful for a question if it has the question's words and an expression of the requested kind: a time for
@@ -239,13 +243,14 @@ def _backed(statements: list[str], text: str) -> float:
 
 _NAME_WEIGHT = 0.5
 """Weight of a name against an ordinary word of the question: near misses of a search share the names."""
-_SPEAKS_OF_IT = 0.3
-"""Weighted share of the question's words at which a text has the same subject. Both were tuned on the tuning half alone."""
-_SAYS_IT = 0.85
-_ASKING = listed(
+_SAME_SUBJECT = 0.3
+"""Weighted share of the question's words from which on a text has the same subject."""
+_SAME_WORDS = 0.85
+"""Weighted share from which on a text repeats the question's words."""
+_QUESTION_STEMS = split_words(
     "tell know pleas want need explain giv describ find get tak long much many often far do happen last first possibl"
 )
-"""Stems of asking itself, not of the subject of a question."""
+"""Stems of words that ask a question, and do not belong to its subject."""
 
 _TIME = (
     r"\b(?:\d{1,2}[:.]\d{2}|1\d{3}|20\d{2}|o'clock|noon|midnight|daily|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
@@ -266,15 +271,15 @@ _CAUSE = r"\b(?:because|since|due to|comes? from|caused?|so that|therefore|owing
 _ORDER = (
     r"(?:^|[.!?:;,] )(?:do|go|use|call|press|give|set|keep|switch|wipe|clean|block|open|leave|carry|remove|\w+ it)\b"
 )
-_NAMED = "a name"
+_A_NAME = "a name"
 
-_KINDS = (
+_ANSWER_PATTERNS = (
     (r"\bhow often\b", _OFTEN),
     (r"\b(?:how much|price|cost|fee|fine|charged?|by how)\b", _MONEY),
     (r"\bhow long\b|\bhow many (?:days|weeks|months|years|hours|minutes)\b|\bperiod\b", rf"{_AMOUNT}.{{0,20}}{_SPAN}"),
     (r"\bhow (?:many|deep|high|far|old|big|tall|heavy|fast|large)\b|\btemperature\b|\bversion\b", _AMOUNT),
     (r"^when\b|\bwhat time\b|\b(?:which|what) (?:days?|year|month|date)\b", _TIME),
-    (r"^who\b|\bwhose\b|\bby whom\b", _NAMED),
+    (r"^who\b|\bwhose\b|\bby whom\b", _A_NAME),
     (r"^where\b", _PLACE),
     (r"^why\b", _CAUSE),
     (r"\bhow (?:do|can|should|must) i\b|\bwhat (?:must|should|can|do) i\b", _ORDER),
@@ -285,13 +290,13 @@ _KINDS = (
 
 def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
     context, answer = text_in(prompt, "context"), text_in(prompt, "answer")
-    if any(objection(statement, context) is None for statement in stated(answer)):
+    if any(find_objection(statement, context) is None for statement in split_statements(answer)):
         return {"reason": "A statement of the answer is there.", "verdict": 1}
     return {"reason": "No statement of the answer is there.", "verdict": 0}
 
 
 def _classify_reference_sentences(prompt: Prompt) -> Mapping[str, Any]:
-    rows = verdicts(sentences(text_in(prompt, "answer")), text_in(prompt, "context"))
+    rows = judge_statements(sentences(text_in(prompt, "answer")), text_in(prompt, "context"))
     for row in rows:
         row["attributed"] = row.pop("verdict")
     return {"classifications": rows}
@@ -299,19 +304,19 @@ def _classify_reference_sentences(prompt: Prompt) -> Mapping[str, Any]:
 
 def _relevance_by_words(prompt: Prompt) -> Mapping[str, Any]:
     """Rate the context by its best two neighbouring sentences: 2 from 85 % of the question's words, 1 from 30 %, else 0."""
-    share = max((share for share, _ in _places(prompt)), default=0.0)
-    return {"rating": (share >= _SPEAKS_OF_IT) + (share >= _SAYS_IT)}
+    share = max((share for share, _ in _rate_passages(prompt)), default=0.0)
+    return {"rating": (share >= _SAME_SUBJECT) + (share >= _SAME_WORDS)}
 
 
 def _relevance_by_kind(prompt: Prompt) -> Mapping[str, Any]:
-    """Rate 1 if a place has an expression of the requested kind, 2 if it has the question's subject too, else 0.
+    """Rate 1 if a passage has an expression of the requested kind, 2 if it has the question's subject too, else 0.
 
     For a question of unknown kind the rating is by words.
     """
-    if _kind(text_in(prompt, "question")) is None:
+    if _answer_pattern(text_in(prompt, "question")) is None:
         return _relevance_by_words(prompt)
-    best = max((share for share, fits in _places(prompt) if fits), default=None)
-    return {"rating": 0 if best is None else 1 + (best >= _SPEAKS_OF_IT)}
+    best = max((share for share, fits in _rate_passages(prompt) if fits), default=None)
+    return {"rating": 0 if best is None else 1 + (best >= _SAME_SUBJECT)}
 
 
 def _relevance(prompt: Prompt) -> Mapping[str, Any]:
@@ -321,83 +326,84 @@ def _relevance(prompt: Prompt) -> Mapping[str, Any]:
 def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:
     question = text_in(prompt, "question")
     wanted, pieces = words(question), sentences(text_in(prompt, "context"))
-    return {"sentences": [sentence for sentence in pieces if _share(wanted, words(sentence)) >= _SPEAKS_OF_IT]}
+    return {"sentences": [sentence for sentence in pieces if _question_share(wanted, words(sentence)) >= _SAME_SUBJECT]}
 
 
-def _places(prompt: Prompt) -> Iterator[tuple[float, bool]]:
+def _rate_passages(prompt: Prompt) -> Iterator[tuple[float, bool]]:
     """Yield for each two neighbouring sentences their share of the question's words, and whether the requested kind occurs."""
     question, context = (text_in(prompt, name) for name in ("question", "context"))
     wanted = words(question)
-    kind = _kind(question)
+    pattern = _answer_pattern(question)
     pieces = sentences(context)
-    for one, other in zip(pieces, [*pieces[1:], ""], strict=True):
-        place = f"{one} {other}".strip()
-        yield _share(wanted, words(place)), kind is not None and _fits(kind, wanted, place)
+    for sentence, following in zip(pieces, [*pieces[1:], ""], strict=True):
+        passage = f"{sentence} {following}".strip()
+        yield _question_share(wanted, words(passage)), pattern is not None and _matches(pattern, wanted, passage)
 
 
-def _kind(question: str) -> str | None:
+def _answer_pattern(question: str) -> str | None:
     """Return the pattern of an answer to a question; None for a question of unknown kind."""
-    return next((look for asks, look in _KINDS if re.search(asks, question.strip(), re.IGNORECASE)), None)
+    return next((answer for asks, answer in _ANSWER_PATTERNS if re.search(asks, question.strip(), re.IGNORECASE)), None)
 
 
-def _fits(kind: str, wanted: Words, place: str) -> bool:
+def _matches(pattern: str, wanted: Words, passage: str) -> bool:
     """Whether a text has an expression of the requested kind; a name must be another one than the question's own."""
-    if kind == _NAMED:
-        return bool(words(place).names - wanted.names)
-    return bool(re.search(kind, place, 0 if kind == _PLACE else re.IGNORECASE))
+    if pattern == _A_NAME:
+        return bool(words(passage).names - wanted.names)
+    return bool(re.search(pattern, passage, 0 if pattern == _PLACE else re.IGNORECASE))
 
 
-def _share(wanted: Words, place: Words) -> float:
-    """Return the weighted share of the question's words in a place; at least 0.3 if one of the question's names is there."""
-    asked = [stem for stem in dict.fromkeys(wanted.content) if stem not in _ASKING]
-    weights = {stem: _NAME_WEIGHT if stem in wanted.names else 1.0 for stem in asked}
+def _question_share(wanted: Words, passage: Words) -> float:
+    """Return the weighted share of the question's words in a passage; at least 0.3 if one of the question's names is there."""
+    subject = [stem for stem in dict.fromkeys(wanted.content) if stem not in _QUESTION_STEMS]
+    weights = {stem: _NAME_WEIGHT if stem in wanted.names else 1.0 for stem in subject}
     total = sum(weights.values()) + len(wanted.numbers)
-    held = sum(weight for stem, weight in weights.items() if among(stem, place.content))
-    share = (held + len(wanted.numbers & place.numbers)) / total if total else 0.0
-    named = any(among(stem, place.content) for stem in wanted.names)
-    return max(share, _SPEAKS_OF_IT) if named else share
+    present = sum(weight for stem, weight in weights.items() if has_akin(stem, passage.content))
+    share = (present + len(wanted.numbers & passage.numbers)) / total if total else 0.0
+    has_name = any(has_akin(stem, passage.content) for stem in wanted.names)
+    return max(share, _SAME_SUBJECT) if has_name else share
 
 
-_REACHED = 0.5
+_GOAL_SHARE = 0.5
 """Minimum share of the desired outcome's words and numbers in the arrived outcome."""
-_FAILED = re.compile(
+_FAILURE = re.compile(
     r"\b(?:can(?:no|')t|can not|could not|couldn't|unable|failed|not (?:find|found|possible|available|allowed)"
     r"|sorry|unfortunately|no (?:results?|luck|seats?|such))\b",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<!\d)-?\d+(?:\.\d+)?")
 _GRADE_RANGE = re.compile(r"(-?\d+) to (-?\d+)")
-_LISTED = re.compile(r"^(-?\d+(?:\.\d+)?): ", re.MULTILINE)
+_RUBRIC_GRADE = re.compile(r"^(-?\d+(?:\.\d+)?): ", re.MULTILINE)
 _OPEN_SCALE = range(1, 6)
 """Grades if neither the answer's schema nor the rubric lists any."""
 
 
 def _decompose(prompt: Prompt) -> Mapping[str, Any]:
-    return {"claims": stated(text_in(prompt, "response"))}
+    return {"claims": split_statements(text_in(prompt, "response"))}
 
 
 def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
     """Classify statements: one is right if the other list does not contradict it."""
-    said, true = _list(prompt, "answer"), _list(prompt, "ground_truth")
-    wrong = [_against(statement, true) for statement in said]
-    lacking = [_against(statement, said) for statement in true]
-    right = [statement for statement, why in zip(said, wrong, strict=True) if not why]
+    answer, truth = _texts(prompt, "answer"), _texts(prompt, "ground_truth")
+    wrong = [_object_to(statement, truth) for statement in answer]
+    missing = [_object_to(statement, answer) for statement in truth]
+    right = [statement for statement, why in zip(answer, wrong, strict=True) if not why]
     return {
         "TP": [{"statement": statement, "reason": "Its words are there."} for statement in right],
-        "FP": [{"statement": s, "reason": why} for s, why in zip(said, wrong, strict=True) if why],
-        "FN": [{"statement": s, "reason": why} for s, why in zip(true, lacking, strict=True) if why],
+        "FP": [{"statement": s, "reason": why} for s, why in zip(answer, wrong, strict=True) if why],
+        "FN": [{"statement": s, "reason": why} for s, why in zip(truth, missing, strict=True) if why],
     }
 
 
-def _against(statement: str, others: Iterable[str]) -> str | None:
+def _object_to(statement: str, others: Iterable[str]) -> str | None:
+    """Return the objection of a list of statements to a statement; None without one."""
     ended = (other if other.endswith((".", "!", "?")) else f"{other}." for other in others)
-    return objection(statement, " ".join(ended))
+    return find_objection(statement, " ".join(ended))
 
 
 def _classify_pairs(prompt: Prompt) -> Mapping[str, Any]:
     """Return score 1 for each statement that its text does not contradict, else 0; there are no intermediate scores."""
     pairs = prompt.evidence.get("pairs", ())
-    return {"scores": [float(objection(str(statement), str(text)) is None) for text, statement in pairs]}
+    return {"scores": [float(find_objection(str(statement), str(text)) is None) for text, statement in pairs]}
 
 
 def _grade_by_overlap(field: str) -> LexicalAnswer:
@@ -410,20 +416,20 @@ def _grade_by_overlap(field: str) -> LexicalAnswer:
         field: name of the answer's field for the reason.
     """
 
-    def answer(prompt: Prompt) -> Mapping[str, Any]:
-        grades = _scale(prompt)
-        said = text_in(prompt, "response") or _end(prompt, "user_input")
-        against = next((text for name in _BESIDE if (text := text_in(prompt, name))), "")
-        silent = all(map(states_nothing, sentences(said)))
-        share = 0.0 if silent else share_of(words(against), words(said), of_nothing=0.0)
+    def grade(prompt: Prompt) -> Mapping[str, Any]:
+        grades = _grades(prompt)
+        answer = text_in(prompt, "response") or _last_reply(prompt, "user_input")
+        compared = next((text for name in _COMPARED_FIELDS if (text := text_in(prompt, name))), "")
+        is_empty = all(map(is_no_statement, sentences(answer)))
+        share = 0.0 if is_empty else share_of(words(compared), words(answer), if_empty=0.0)
         reason = f"It has {share:.0%} of the words it is compared with; a comparison of words sees no more."
         return {field: reason, "score": grades[round(share * (len(grades) - 1))]}
 
-    return answer
+    return grade
 
 
-_BESIDE = ("reference", "reference_contexts", "retrieved_contexts", "user_input")
-_MEANING = re.compile(r"^([^\W\d_][\w-]*): (.+)$", re.MULTILINE)
+_COMPARED_FIELDS = ("reference", "reference_contexts", "retrieved_contexts", "user_input")
+_CATEGORY_MEANING = re.compile(r"^([^\W\d_][\w-]*): (.+)$", re.MULTILINE)
 
 
 def _choose_category(prompt: Prompt) -> Mapping[str, Any]:
@@ -431,51 +437,51 @@ def _choose_category(prompt: Prompt) -> Mapping[str, Any]:
 
     Without a shared word it is ``other``, else the last category.
     """
-    listed = schema_of(prompt.output)["properties"]["category"]["enum"]
-    meanings = dict(_MEANING.findall(prompt.instruction))
-    question = words(_by("user", prompt) or " ".join(text_in(prompt, name) for name in prompt.evidence))
+    categories = schema_of(prompt.output)["properties"]["category"]["enum"]
+    meanings = dict(_CATEGORY_MEANING.findall(prompt.instruction))
+    question = words(_text_by("user", prompt) or " ".join(text_in(prompt, name) for name in prompt.evidence))
     shares = {
-        word: share_of(words(f"{word.replace('_', ' ')} {meanings.get(word, '')}"), question, of_nothing=0.0)
-        for word in listed
+        word: share_of(words(f"{word.replace('_', ' ')} {meanings.get(word, '')}"), question, if_empty=0.0)
+        for word in categories
     }
     word = max(shares, key=lambda word: shares[word])
     if not shares[word]:
-        word = next((word for word in listed if word.casefold() == "other"), listed[-1])
+        word = next((word for word in categories if word.casefold() == "other"), categories[-1])
     reason = f"It has {shares[word]:.0%} of the words of the category; a comparison of words sees no more."
     return {"reason": reason, "category": word}
 
 
 def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
     turns = (message["content"].strip() for message in messages_in(prompt, "workflow") if message["role"] == "user")
-    return {"user_goal": " ".join(turns), "end_state": _end(prompt, "workflow")}
+    return {"user_goal": " ".join(turns), "end_state": _last_reply(prompt, "workflow")}
 
 
 def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
     wanted, arrived = text_in(prompt, "desired_outcome"), text_in(prompt, "arrived_outcome")
-    if _FAILED.search(arrived) and not _FAILED.search(wanted):
+    if _FAILURE.search(arrived) and not _FAILURE.search(wanted):
         return {"reason": "The end state reports a failure.", "verdict": 0}
-    share = share_of(words(wanted), words(arrived), of_nothing=0.0)
-    return {"reason": f"It contains {share:.0%} of the user's goal.", "verdict": int(share >= _REACHED)}
+    share = share_of(words(wanted), words(arrived), if_empty=0.0)
+    return {"reason": f"It contains {share:.0%} of the user's goal.", "verdict": int(share >= _GOAL_SHARE)}
 
 
-def _list(prompt: Prompt, name: str) -> list[str]:
+def _texts(prompt: Prompt, name: str) -> list[str]:
     return [str(item) for item in prompt.evidence.get(name, ())]
 
 
-def _end(prompt: Prompt, name: str) -> str:
+def _last_reply(prompt: Prompt, name: str) -> str:
     """Return the last text of the assistant or a tool in a conversation; a plain text unchanged."""
     if messages := messages_in(prompt, name):
-        said = [message["content"] for message in messages if message["role"] != "user" and "content" in message]
-        return str(said[-1]).strip() if said else ""
+        texts = [message["content"] for message in messages if message["role"] != "user" and "content" in message]
+        return str(texts[-1]).strip() if texts else ""
     return text_in(prompt, name)
 
 
-def _scale(prompt: Prompt) -> Sequence[float]:
+def _grades(prompt: Prompt) -> Sequence[float]:
     """Return the grades in order: from the answer's schema, else from the rubric in the instruction or the evidence."""
     description = str(schema_of(prompt.output)["properties"]["score"].get("description", ""))
     if (span := _GRADE_RANGE.fullmatch(description)) is not None:
         return range(int(span[1]), int(span[2]) + 1)
-    rubric = " ".join([*_LISTED.findall(prompt.instruction), *map(str, prompt.evidence.get("rubrics", ()))])
+    rubric = " ".join([*_RUBRIC_GRADE.findall(prompt.instruction), *map(str, prompt.evidence.get("rubrics", ()))])
     return (
         sorted({float(grade) if "." in grade else int(grade) for grade in _NUMBER.findall(description or rubric)})
         or _OPEN_SCALE
@@ -491,9 +497,9 @@ _REFUSAL = re.compile(
 _REQUEST_STEMS = frozenset(
     {"tell", "know", "pleas", "want", "need", "thank", "hello", "hi", "say", "said", "explain", "giv"}
 )
-"""Stems of asking itself, not of the subject of a question."""
+"""Stems of words that make a request, and do not belong to its topic."""
 _ON_TOPIC = 0.5
-"""Minimum share of a topic's words."""
+"""Share of a topic's words from which on a text has the topic."""
 
 
 def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
@@ -503,7 +509,9 @@ def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
 
 def _check_refusal(prompt: Prompt) -> Mapping[str, Any]:
     topic = text_in(prompt, "topic")
-    replies = [reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _share_of(topic, turn) >= _ON_TOPIC]
+    replies = [
+        reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _topic_share(topic, turn) >= _ON_TOPIC
+    ]
     return {"refused_to_answer": any(_REFUSAL.search(reply) for reply in replies)}
 
 
@@ -512,7 +520,7 @@ def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
     allowed = [str(topic) for topic in prompt.evidence.get("reference_topics", ())]
     return {
         "classifications": [
-            any(max(_share_of(topic, other), _share_of(other, topic)) >= _ON_TOPIC for other in allowed)
+            any(max(_topic_share(topic, other), _topic_share(other, topic)) >= _ON_TOPIC for other in allowed)
             for topic in map(str, prompt.evidence.get("topics", ()))
         ]
     }
@@ -525,7 +533,7 @@ def _turns(prompt: Prompt) -> list[tuple[str, str]]:
         if message["role"] == "user":
             turns.append((message["content"], ""))
         elif turns:
-            turns[-1] = (turns[-1][0], f"{turns[-1][1]}\n{said_in(message)}")
+            turns[-1] = (turns[-1][0], f"{turns[-1][1]}\n{message_text(message)}")
     return turns
 
 
@@ -533,9 +541,9 @@ def _topic(turn: str) -> str:
     return " ".join(stem for stem in dict.fromkeys(words(turn).content) if stem not in _REQUEST_STEMS)
 
 
-def _share_of(topic: str, text: str) -> float:
-    wanted, held = words(topic).content, words(text).content
-    return sum(among(stem, held) for stem in wanted) / len(wanted) if wanted else 0.0
+def _topic_share(topic: str, text: str) -> float:
+    wanted, present = words(topic).content, words(text).content
+    return sum(has_akin(stem, present) for stem in wanted) / len(wanted) if wanted else 0.0
 
 
 _NEXT_PART: Final = re.compile(
@@ -543,7 +551,7 @@ _NEXT_PART: Final = re.compile(
     r"|tell|give|show|find|book|cancel|send|check|list)\b)",
     re.IGNORECASE,
 )
-_TOUCHED = 0.3
+_PART_SHARE = 0.3
 """Minimum share of a part's words that the answer has, if the kind of the requested text is unknown."""
 
 
@@ -553,22 +561,22 @@ def _judge_parts(prompt: Prompt) -> Mapping[str, Any]:
     Without a known kind, the answer needs three of ten words of the part. If the request has a question, sentences without a
     question mark are no parts.
     """
-    requests = sentences(_by("user", prompt))
+    requests = sentences(_text_by("user", prompt))
     questions = [request for request in requests if request.endswith("?")] or requests
     parts = [part for request in questions for part in _NEXT_PART.split(request)]
-    texts = sentences(_by("assistant", prompt) + text_in(prompt, "response"))
+    texts = sentences(_text_by("assistant", prompt) + text_in(prompt, "response"))
     answered = [(part, _is_answered(part, texts)) for part in parts if _topic(part)]
     reason = {True: "The answer has words of that kind.", False: "The answer has nothing of that kind."}
     return {"parts": [{"part": part, "reason": reason[done], "verdict": int(done)} for part, done in answered]}
 
 
 def _is_answered(part: str, texts: Sequence[str]) -> bool:
-    wanted, kind = words(part), _kind(part)
+    wanted, pattern = words(part), _answer_pattern(part)
     stating = [sentence for sentence in texts if not gives_up(sentence)]
-    if kind is not None and any(_fits(kind, wanted, sentence) for sentence in stating):
+    if pattern is not None and any(_matches(pattern, wanted, sentence) for sentence in stating):
         return True
-    share = max((share_of(wanted, words(sentence), of_nothing=0.0) for sentence in stating), default=0.0)
-    return share >= (_TOUCHED if kind is None else _SAYS_IT)
+    share = max((share_of(wanted, words(sentence), if_empty=0.0) for sentence in stating), default=0.0)
+    return share >= (_PART_SHARE if pattern is None else _SAME_WORDS)
 
 
 _CAPITALISED = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"

@@ -22,43 +22,43 @@ def text_in(prompt: Prompt, name: str) -> str:
     """Return a text of a prompt's evidence, a list of texts joined by line breaks; empty without one."""
     value = prompt.evidence.get(name, "")
     if messages := messages_in(prompt, name):
-        return "\n".join(map(said_in, messages))
+        return "\n".join(map(message_text, messages))
     return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def messages_in(prompt: Prompt, name: str) -> list[Mapping[str, Any]]:
     """Return a conversation of a prompt's evidence; empty without one."""
     value = prompt.evidence.get(name)
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def said_in(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message and the names and arguments of its tool calls."""
     calls = (f"{call['name']}: {call['args']}" for call in message.get("tool_calls", ()))
     return "\n".join([*filter(None, [message.get("content")]), *calls])
 
 
-# Sentences end by the rules of any script. The word lists are English. Characters of a script without blanks between words
+# Sentences end by the rules of their script. The word lists are English. Characters of a script without blanks between words
 # are compared one by one.
 
 _BEGINS = r"[\"'(\[¿¡]?[A-Z0-9À-ÞΆ-ΫЀ-ЯԱ-Ֆ\u0590-\u1cff\u2e80-\ufdff]"
 """A capital letter, a digit, or a letter of a script without capitals."""
 _END = re.compile(rf"(?<=[.!?…؟])[\"')\]]*\s+(?={_BEGINS})|(?<=[。！？｡।॥۔։።၏။།។])[\"'”’」』）)\]]*\s*|\n+")
 _ABBREVIATION = re.compile(r"\b(?:dr|mr|mrs|ms|st|no|vs|e\.g|i\.e|etc|approx|fig|jr|sr|[A-Z])\.$", re.IGNORECASE)
-_SIGN = r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_CJK = r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Characters of Japanese and Chinese, which have no blank between words."""
-_MARK = r"\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
+_VOWELS = r"\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
 """Vowel signs that are part of an Arabic, Indian or Thai word, and are not letters to a regular expression."""
-_LETTER = rf"(?:[^\W\d_{_SIGN}]|[{_MARK}])"
-_TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[{_SIGN}]|{_LETTER}+(?:['’]{_LETTER}+)*|[.,;:!?()]")
+_LETTER = rf"(?:[^\W\d_{_CJK}]|[{_VOWELS}])"
+_TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[{_CJK}]|{_LETTER}+(?:['’]{_LETTER}+)*|[.,;:!?()]")
 
 
-def listed(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """Return the words of a text."""
     return frozenset(text.split())
 
 
-_STOP = listed("""
+_STOP = split_words("""
     a about above after again all also an and any anybody anyone are as at be because been before being but by can could did do
     does doing down during each either else even ever every everybody everyone few for from further get gets had has have having
     he her here hers him his how however i if in into is it its itself just let like made make makes many may me might more most
@@ -66,7 +66,7 @@ _STOP = listed("""
     somebody such than that the their them then there these they this those though through thus to too under until up upon us
     very was we well were what when where whether which while who whom whose why will with within would yes yet you your
 """)
-_NEGATIVE = listed("no not never none nobody nothing nowhere neither nor without cannot hardly instead")
+_NEGATIVE = split_words("no not never none nobody nothing nowhere neither nor without cannot hardly instead")
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
     "nineteen"
@@ -79,7 +79,7 @@ _NUMBERS: dict[str, str] = {
 }
 _VAGUE_NUMBERS = frozenset({"0", "0.5", "1"})
 """Numbers in idioms ("one of them", "half a day", "below zero"), which are not compared."""
-_WHOLE_CLAUSE = listed("required needed necessary allowed possible permitted available included mandatory true")
+_WHOLE_CLAUSE = split_words("required needed necessary allowed possible permitted available included mandatory true")
 """Words before which "not" negates the words in front of it: "insurance is not required"."""
 _REACH = 2
 """Content words that a negation applies to."""
@@ -122,16 +122,16 @@ class Words:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text, list items included; an abbreviation does not end a sentence."""
-    found: list[str] = []
+    pieces: list[str] = []
     for raw in _END.split(text):
         piece = raw.strip().lstrip("-*•– ").strip()
-        if found and _ABBREVIATION.search(found[-1]):
-            found[-1] = f"{found[-1]} {piece}"
+        if pieces and _ABBREVIATION.search(pieces[-1]):
+            pieces[-1] = f"{pieces[-1]} {piece}"
         elif script_of(piece) in WITHOUT_STOPS:
-            found += piece.split()
+            pieces += piece.split()
         elif piece:
-            found.append(piece)
-    return found
+            pieces.append(piece)
+    return pieces
 
 
 @lru_cache(maxsize=2048)
@@ -141,57 +141,58 @@ def words(text: str) -> Words:
     tokens = _TOKEN.findall(_UN.sub("not ", plain))
     lowered = [token.casefold() for token in tokens]
     numbers = [_digits(token) for token in lowered]
-    names = {_stem(low) for low in _names(tokens, lowered)}
+    names = {_stem(word) for word in _find_names(tokens, lowered)}
     return Words(
-        content=tuple(_stem(low) for low in lowered if _says_something(low)),
+        content=tuple(_stem(word) for word in lowered if _is_content(word)),
         numbers=frozenset(number for number in numbers if number is not None) - _VAGUE_NUMBERS,
         names=frozenset(names),
-        denied=frozenset(_denied(lowered)),
+        denied=frozenset(_negated_stems(lowered)),
     )
 
 
-def akin(one: str, other: str) -> bool:
+def is_akin(stem: str, other: str) -> bool:
     """Whether two stems are probably of one word family: equal, or with equal first letters (``manufactur``, ``manufact``)."""
-    if one == other:
+    if stem == other:
         return True
-    shared = min(len(one), len(other), 5)
-    return shared >= 4 and one[:shared] == other[:shared]  # noqa: PLR2004  (shorter beginnings are shared by strangers)
+    shared = min(len(stem), len(other), 5)
+    return shared >= 4 and stem[:shared] == other[:shared]  # noqa: PLR2004  (unrelated words share shorter beginnings)
 
 
-def _says_something(low: str) -> bool:
+def _is_content(word: str) -> bool:
     """Whether a word is a content word: not a number, function word, negation or punctuation."""
-    return low[0].isalpha() and _digits(low) is None and low not in _STOP and not _denies(low)
+    return word[0].isalpha() and _digits(word) is None and word not in _STOP and not _is_negation(word)
 
 
-def _denies(low: str) -> bool:
-    return low in _NEGATIVE or low.endswith("n't")
+def _is_negation(word: str) -> bool:
+    return word in _NEGATIVE or word.endswith("n't")
 
 
-def _names(tokens: list[str], lowered: list[str]) -> list[str]:
+def _find_names(tokens: list[str], lowered: list[str]) -> list[str]:
     """Return capitalised words, except the first of a sentence, which is always capitalised."""
     pairs = zip(tokens, lowered, [".", *tokens], strict=False)
-    return [low for token, low, before in pairs if token[0].isupper() and before not in ".!?" and _says_something(low)]
+    return [word for token, word, before in pairs if token[0].isupper() and before not in ".!?" and _is_content(word)]
 
 
-def _denied(lowered: list[str]) -> list[str]:
-    found: list[str] = []
-    for place, low in enumerate(lowered):
-        if _denies(low):
-            after = _read_reach(lowered[place + 1 :])
-            found += after
-            if after and lowered[place + 1 :] and any(word in _WHOLE_CLAUSE for word in lowered[place + 1 : place + 4]):
-                found += _read_reach(lowered[:place][::-1])
-    return found
+def _negated_stems(lowered: list[str]) -> list[str]:
+    stems: list[str] = []
+    for index, word in enumerate(lowered):
+        if _is_negation(word):
+            following = lowered[index + 1 :]
+            negated = _stems_in_reach(following)
+            stems += negated
+            if negated and not _WHOLE_CLAUSE.isdisjoint(following[:3]):
+                stems += _stems_in_reach(lowered[:index][::-1])
+    return stems
 
 
-def _read_reach(lowered: list[str]) -> list[str]:
+def _stems_in_reach(lowered: list[str]) -> list[str]:
     """Return the first two content stems, up to the next punctuation."""
     stems: list[str] = []
-    for low in lowered:
-        if not low[0].isalnum() or len(stems) == _REACH:
+    for word in lowered:
+        if not word[0].isalnum() or len(stems) == _REACH:
             break
-        if _says_something(low):
-            stems.append(_stem(low))
+        if _is_content(word):
+            stems.append(_stem(word))
     return stems
 
 
@@ -216,61 +217,64 @@ def _stem(word: str) -> str:
 
 
 for _pair in _PAIRS.split():
-    _one, _other = map(_stem, _pair.split("/"))
-    OPPOSITES[_one] = OPPOSITES.get(_one, frozenset()) | {_other}
-    OPPOSITES[_other] = OPPOSITES.get(_other, frozenset()) | {_one}
+    _left, _right = map(_stem, _pair.split("/"))
+    OPPOSITES[_left] = OPPOSITES.get(_left, frozenset()) | {_right}
+    OPPOSITES[_right] = OPPOSITES.get(_right, frozenset()) | {_left}
 
 
 _SUPPORTED = 0.5
-"""Minimum share of a statement's content words in one place of its context. Tuned on the tuning half alone."""
+"""Minimum share of a statement's content words in one passage, one or two sentences, of its context.
+
+It was tuned on one half of the test data; the figures of ``LexicalJudge`` are of the other half.
+"""
 
 
-def objection(statement: str, context: str) -> str | None:
+def find_objection(statement: str, context: str) -> str | None:
     """Return why the context does not support the statement, by words, numbers, names and negations; None if it may."""
-    said = words(statement)
+    claim = words(statement)
     single = sentences(context)
     pairs = (f"{first} {second}" for first, second in pairwise(single))
-    places = [words(text) for text in (*single, *pairs)]
-    if not places:
+    passages = [words(text) for text in (*single, *pairs)]
+    if not passages:
         return "There is no context."
     everywhere = words(context)
-    if foreign := sorted(said.numbers - everywhere.numbers):
-        return f"The context does not have {', '.join(foreign)}."
-    if foreign := sorted(name for name in said.names if not among(name, everywhere.content)):
-        return f"The context does not name {', '.join(foreign)}."
-    share, best = max(((share_of(said, place, of_nothing=1.0), place) for place in places), key=itemgetter(0))
+    if missing := sorted(claim.numbers - everywhere.numbers):
+        return f"The context does not have {', '.join(missing)}."
+    if missing := sorted(name for name in claim.names if not has_akin(name, everywhere.content)):
+        return f"The context does not name {', '.join(missing)}."
+    share, best = max(((share_of(claim, passage, if_empty=1.0), passage) for passage in passages), key=itemgetter(0))
     if share < _SUPPORTED:
         return f"Only {share:.0%} of its words are in any one place of the context."
-    return _denial(said, best) or _opposite(said, best)
+    return _find_denial(claim, best) or _find_opposite(claim, best)
 
 
-def _denial(said: Words, place: Words) -> str | None:
-    if any(among(stem, place.denied) for stem in said.denied):
+def _find_denial(claim: Words, text: Words) -> str | None:
+    if any(has_akin(stem, text.denied) for stem in claim.denied):
         return None  # both deny the same
-    only_denied = (stem for stem in said.affirmed if among(stem, place.denied) and not among(stem, place.affirmed))
+    only_denied = (stem for stem in claim.affirmed if has_akin(stem, text.denied) and not has_akin(stem, text.affirmed))
     if denied := sorted(only_denied):
         return f"The context denies it: {', '.join(denied)}."
-    if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
+    if denied := sorted(stem for stem in claim.denied if has_akin(stem, text.affirmed)):
         return f"The context affirms it, the statement denies it: {', '.join(denied)}."
-    return "The statement denies something, the context does not." if said.denied and not place.denied else None
+    return "The statement denies something, the context does not." if claim.denied and not text.denied else None
 
 
-def _opposite(said: Words, place: Words) -> str | None:
-    opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
-    opposed = [stem for stem in opposed if not among(stem, place.content)]
+def _find_opposite(claim: Words, passage: Words) -> str | None:
+    opposed = [stem for stem in claim.content for other in OPPOSITES.get(stem, ()) if other in passage.content]
+    opposed = [stem for stem in opposed if not has_akin(stem, passage.content)]
     return f"The context contains the opposite of {', '.join(opposed)}." if opposed else None
 
 
-def among(stem: str, stems: Iterable[str]) -> bool:
+def has_akin(stem: str, stems: Iterable[str]) -> bool:
     """Whether a stem, or one of its word family, is among other stems."""
-    return any(akin(stem, other) for other in stems)
+    return any(is_akin(stem, other) for other in stems)
 
 
-def share_of(wanted: Words, place: Words, *, of_nothing: float) -> float:
-    """Return the share of a text's content words and numbers in another text; ``of_nothing`` if it has none."""
+def share_of(wanted: Words, text: Words, *, if_empty: float) -> float:
+    """Return the share of wanted content words and numbers that a text has; ``if_empty`` if none are wanted."""
     count = len(wanted.content) + len(wanted.numbers)
-    held = sum(among(stem, place.content) for stem in wanted.content) + len(wanted.numbers & place.numbers)
-    return held / count if count else of_nothing
+    present = sum(has_akin(stem, text.content) for stem in wanted.content) + len(wanted.numbers & text.numbers)
+    return present / count if count else if_empty
 
 
 _CHECKABLE = 2
@@ -287,23 +291,23 @@ _SMALL_TALK = re.compile(
 )
 
 
-def stated(text: str) -> list[str]:
+def split_statements(text: str) -> list[str]:
     """Return the clauses of a text's statements; questions, small talk and "I do not know" are not statements."""
-    stating = [sentence for sentence in sentences(text) if not states_nothing(sentence)]
-    return [clause for sentence in stating for clause in clauses(sentence)]
+    stating = [sentence for sentence in sentences(text) if not is_no_statement(sentence)]
+    return [clause for sentence in stating for clause in split_clauses(sentence)]
 
 
-def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
+def judge_statements(statements: Any, context: str) -> list[dict[str, Any]]:
     """Return a row per statement: verdict 1 if the context does not contradict it."""
-    found = [(statement, objection(statement, context)) for statement in map(str, statements)]
-    return [{"statement": s, "reason": why or "Its words are there.", "verdict": int(not why)} for s, why in found]
+    objections = [(statement, find_objection(statement, context)) for statement in map(str, statements)]
+    return [{"statement": s, "reason": why or "Its words are there.", "verdict": int(not why)} for s, why in objections]
 
 
-def states_nothing(sentence: str) -> bool:
+def is_no_statement(sentence: str) -> bool:
     """Whether a sentence is a question, a greeting or a refusal, or has no content word."""
-    said = words(sentence)
-    empty = not (said.content or said.numbers)
-    return empty or sentence.endswith(("?", "？", "؟")) or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
+    content = words(sentence)
+    is_empty = not (content.content or content.numbers)
+    return is_empty or sentence.endswith(("?", "？", "؟")) or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
 
 
 def gives_up(sentence: str) -> bool:
@@ -311,7 +315,7 @@ def gives_up(sentence: str) -> bool:
     return bool(_NO_ANSWER.search(sentence))
 
 
-def clauses(sentence: str) -> list[str]:
+def split_clauses(sentence: str) -> list[str]:
     """Split a sentence at semicolons and at ", and", if both sides have enough content words to be checked."""
     parts = _CLAUSE.split(sentence)
     whole: list[str] = []

@@ -220,6 +220,7 @@ def _compute_share(call: JudgeCall, first: int, end: int, count: int) -> JudgeCa
         input_tokens=part(call.input_tokens),
         output_tokens=part(call.output_tokens),
         cached_input_tokens=part(call.cached_input_tokens),
+        cache_write_tokens=part(call.cache_write_tokens),
         cost_usd=None if call.cost_usd is None else call.cost_usd * (end - first) / count,
         transcript=transcript if not first or transcript is None else transcript.without_question(),
     )
