@@ -130,8 +130,8 @@ class ScriptedJudge:
     """A judge with prepared answers. It gives the answers of the prompt's step in order.
 
     Args:
-        answers: ``{"step": name, "output": {…}}``, whose object is returned as JSON, or ``{"step": name, "raw": text}``, whose
-            text is returned unchanged. ``raw`` wins if an answer has both. The step of a repair is ``fix_output_format``.
+        answers: ``{"step": name, "output": {…}}`` returns the object as JSON, ``{"step": name, "raw": text}`` returns the text
+            unchanged. If an answer has both, ``raw`` is returned. The step of a repair is ``fix_output_format``.
         model: name of the model.
 
     Attributes:

@@ -31,7 +31,7 @@ _JURY_KEYS: Final = (JUDGES, "then", "when")
 _S = TypeVar("_S", bound=SettingsPart)
 _C = TypeVar("_C", bound=ChatModelSettings)
 _CRITIC: Final = "aspect_critic"
-"""The metric whose name is by default the name of its ready aspect."""
+"""The metric that has the name of its ready aspect by default."""
 
 
 class MetricEntry(NamedTuple):

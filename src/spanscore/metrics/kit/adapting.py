@@ -38,7 +38,7 @@ _LITERAL = re.compile(r"`[^`\n]+`|\{[^{}\n]*\}|(?<!\w)[A-Za-z]\w*_\w+|(?<!\w)\d+
 _CITED = r"[(\"'*]{name}[)\"'*,]|(?:^|[.;] ){name}:"
 """The pattern of a field's name that may also be an English word: in quotes or brackets, or before its explanation."""
 _UNTRANSLATED = frozenset({"role", "type", "tool_calls"})
-"""Keys of a conversation's messages whose values a program reads."""
+"""Keys of a conversation's messages with values that a program reads."""
 
 
 class Translation(BaseModel):

@@ -167,7 +167,7 @@ _MAX_FAULTS_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class VerdictStep:
-    """The only step of a metric, whose answer is a verdict on the whole sample.
+    """The only step of a metric. Its answer is a verdict on the whole sample.
 
     Attributes:
         in_force: the step with the prompt in force.

@@ -321,7 +321,7 @@ class FittingRun:
     ) -> tuple[list[str | None], list[str]]:
         """Return instructions by the rewriter, which sees mistakes of the judge, and a note on failed requests.
 
-        An instruction is None for a failed request. If the judge made no mistake, no request is made, and there are none.
+        A failed request gives None. If the judge made no mistake, no request is made, and the list is empty.
 
         Raises:
             JudgeBudgetSpent: the budget of the score context is spent.
@@ -389,7 +389,7 @@ class FittingRun:
     async def _judge_labels(
         self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], run: ScoringRun
     ) -> list[Agreements]:
-        """Return each metric's agreements with the labels. A metric whose demonstrations are too long may have no verdict.
+        """Return each metric's agreements with the labels. A metric with too long demonstrations may have no verdict.
 
         Raises:
             JudgeError: no metric has a verdict.

@@ -51,7 +51,7 @@ class Handbook(BaseRetriever):
     """Retrieves the pages that share most content words with the question.
 
     If ``broken``, a hash of seed, question and page chooses the pages, so the same question gets the same pages. This imitates
-    an index whose documents were embedded by another model than the questions: it returns pages in a meaningless order.
+    an index with documents that another model embedded than the questions: it returns pages in a meaningless order.
     """
 
     broken: bool = False

@@ -75,7 +75,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The change of a metric's mean while retrieval was broken. ``after`` is None if there are no scores after that time."""
+    """The change of a metric's mean while retrieval was broken; ``after``: None = no scores after that time."""
 
     metric: str
     before: Mean
@@ -102,7 +102,7 @@ class Results:
         metrics: metric → its summary in the report, in alphabetical order.
         means: stretch → metric → mean; metrics without a score in a stretch are missing.
         ranking: traces that fail a metric, in the report's order: the trace to open first is at the top.
-        as_low: metric with a bad stretch → number of traces in that stretch whose score equals that of the trace to open first.
+        as_low: metric with a bad stretch → number of traces in that stretch with the score of the trace to open first.
     """
 
     traces: tuple[Trace, ...]
