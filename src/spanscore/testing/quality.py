@@ -60,7 +60,7 @@ def _describe_failures(gate_result: GateResult, result: Result) -> Iterable[str]
     for metric in gate_result.metrics:
         if not metric.failed and not metric.incomplete:
             continue
-        yield f"{metric.metric}: {'; '.join([*metric.failed, *([metric.lacks] if metric.incomplete else [])])}"
+        yield f"{metric.metric}: {'; '.join([*metric.failed, *([metric.lacks] * metric.incomplete)])}"
         rows = [row for row in result.rows if row.metric == metric.metric]
         for row in sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]:
             name = f"line {row.line}" if row.id is None else str(row.id)

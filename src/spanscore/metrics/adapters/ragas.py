@@ -183,9 +183,12 @@ def _scale(metric: Any) -> Scale:
     if output == "binary" or (isinstance(allowed, list) and set(allowed) == set(_PASS_OR_FAIL)):
         return BINARY
     discrete = output == "discrete" or isinstance(allowed, list)
-    if not discrete:
-        return Scale(direction=direction)
-    return ordinal_scale(bounds_of(map(str, getattr(metric, "rubrics", None) or ())), direction)
+    return _scale_of_rubrics(metric, direction) if discrete else Scale(direction=direction)
+
+
+def _scale_of_rubrics(metric: Any, direction: Direction) -> Scale:
+    rubrics = getattr(metric, "rubrics", None) or ()
+    return ordinal_scale(bounds_of(map(str, rubrics)), direction)
 
 
 def _numbers_of_words(metric: Any) -> dict[str, float]:

@@ -213,27 +213,34 @@ def parse_fields(
     wanted = fields if fields is not None else required_columns or None
     if wanted is None:
         return None
-    if isinstance(wanted, Mapping):
-        required = {str(getattr(kind, "value", kind)): _parse_names(metric, names) for kind, names in wanted.items()}
-    else:
-        required = dict.fromkeys(ALL_FIELDS, _parse_names(metric, wanted))
-    kinds = [kind for kind, names in required.items() if _can_have(kind, names)]
-    unfit = [kind for kind in required if kind not in kinds] if isinstance(wanted, Mapping) else []
-    if unfit or not kinds:
-        fault = "no kind of sample has them all"
-        for kind in unfit[:1]:
-            lacking = [name for name in required[kind] if name not in ALL_FIELDS.get(kind, ())]
-            fault = f"a {kind} sample has no {', '.join(lacking)}"
+    by_kind = _names_by_kind(metric, wanted)
+    kinds = [kind for kind, required in by_kind.items() if _can_have(kind, required)]
+    if not kinds or (isinstance(wanted, Mapping) and len(kinds) < len(by_kind)):
         raise ConfigurationError(
-            f"{metric}: fields are {wanted!r}; {fault}. A single turn has "
+            f"{metric}: fields are {wanted!r}; {_describe_lack(wanted, by_kind)}. A single turn has "
             f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
         )
-    return {
-        kind: tuple(
-            name if required[kind][name] else name + _OPTIONAL for name in ALL_FIELDS[kind] if name in required[kind]
-        )
-        for kind in kinds
-    }
+    return {kind: _in_order(kind, by_kind[kind]) for kind in kinds}
+
+
+def _names_by_kind(metric: str, fields: Fields) -> dict[str, dict[str, bool]]:
+    """Return kind of sample → field → whether it is required; a list applies to every kind."""
+    if isinstance(fields, Mapping):
+        return {str(getattr(kind, "value", kind)): _parse_names(metric, names) for kind, names in fields.items()}
+    return dict.fromkeys(ALL_FIELDS, _parse_names(metric, fields))
+
+
+def _describe_lack(fields: Fields, by_kind: Mapping[str, Mapping[str, bool]]) -> str:
+    for kind, required in by_kind.items() if isinstance(fields, Mapping) else ():
+        if not _can_have(kind, required):
+            return (
+                f"a {kind} sample has no {', '.join(name for name in required if name not in ALL_FIELDS.get(kind, ()))}"
+            )
+    return "no kind of sample has them all"
+
+
+def _in_order(kind: str, required: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(name if required[name] else name + _OPTIONAL for name in ALL_FIELDS[kind] if name in required)
 
 
 def _parse_names(metric: str, names: Any) -> dict[str, bool]:

@@ -122,25 +122,31 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
         JudgeUnparseable: no row matches a statement, because the answer is empty or about other statements.
     """
     keys = [*map(key_of, statements)]
+    matched, extra = _match_rows(keys, rows)
+    row_by_key = {key: row for key, row in zip(keys, matched, strict=True) if row is not None}
+    if statements and not row_by_key:
+        raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
+    return Aligned(tuple(row or row_by_key.get(key) for key, row in zip(keys, matched, strict=True)), extra)
+
+
+def _match_rows(keys: Sequence[str], rows: Sequence[StatementVerdict]) -> tuple[list[StatementVerdict | None], int]:
+    """Return the row of each statement, by its key; None without a row. Also return the number of rows without a statement."""
     indices_by_key: dict[str, list[int]] = {}
     for index, key in enumerate(keys):
         indices_by_key.setdefault(key, []).append(index)
-    matched: list[StatementVerdict | None] = [None] * len(statements)
+    matched: list[StatementVerdict | None] = [None] * len(keys)
     unmatched: list[int] = []
     for number, row in enumerate(rows):
         if indices := indices_by_key.get(key_of(row.statement)):
             matched[indices.pop(0)] = row
         else:
             unmatched.append(number)
-    if len(rows) == len(statements):
+    if len(rows) == len(keys):
         reworded = [number for number in unmatched if matched[number] is None]
         for number in reworded:
             matched[number] = rows[number]
-        unmatched = [number for number in unmatched if number not in reworded]
-    row_by_key = {key: row for key, row in zip(keys, matched, strict=True) if row is not None}
-    if statements and not row_by_key:
-        raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
-    return Aligned(tuple(row or row_by_key.get(key) for key, row in zip(keys, matched, strict=True)), len(unmatched))
+        return matched, len(unmatched) - len(reworded)
+    return matched, len(unmatched)
 
 
 def key_of(statement: str) -> str:

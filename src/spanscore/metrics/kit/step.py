@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -178,7 +178,10 @@ async def ask_votes(ask: Callable[[int], Coroutine[Any, Any, A]], number: int) -
     """
     if number == 1:  # the usual case of a critic: avoids a task and a turn of the loop
         return [await ask(0)]
-    results = await asyncio.gather(*map(ask, range(number)), return_exceptions=True)
+    return _valid_answers(await asyncio.gather(*map(ask, range(number)), return_exceptions=True))
+
+
+def _valid_answers(results: Sequence[A | BaseException]) -> list[A]:
     answers = [result for result in results if not isinstance(result, BaseException)]
     errors = [result for result in results if isinstance(result, BaseException)]
     for error in errors:
