@@ -12,8 +12,8 @@ from tests.extras import tiny_models
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ContextRelevancyV0, FaithfulnessWithHHEM, SemanticSimilarity
-from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
-from spanscore.metrics.kit.transformers_pairs import entailment
+from spanscore.metrics.kit.sentence_transformers_pairs import load_cross_encoder
+from spanscore.metrics.kit.transformers_pairs import load_entailment_classifier
 from spanscore.testing import ScriptedJudge
 
 NLI = ("entailment", "neutral", "contradiction")
@@ -37,7 +37,7 @@ def nli(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_cross_encoder_tells_pairs_apart_and_says_the_same_twice(encoder: str) -> None:
-    scores = [cross_encoder(encoder)(PAIRS) for _ in range(2)]
+    scores = [load_cross_encoder(encoder)(PAIRS) for _ in range(2)]
 
     assert scores[0] == pytest.approx(scores[1], abs=1e-6)
     assert all(0.0 <= score <= 1.0 for score in scores[0])
@@ -45,7 +45,7 @@ def test_a_cross_encoder_tells_pairs_apart_and_says_the_same_twice(encoder: str)
 
 
 def test_semantic_similarity_is_what_the_cross_encoder_says(encoder: str) -> None:
-    (alone,) = cross_encoder(encoder)([(SAMPLE.reference or "", SAMPLE.response or "")])
+    (alone,) = load_cross_encoder(encoder)([(SAMPLE.reference or "", SAMPLE.response or "")])
 
     metric = SemanticSimilarity(cross_encoder=encoder)
 
@@ -66,7 +66,7 @@ def test_agreement_by_cross_encoder_lies_between_none_and_all(encoder: str) -> N
 
 
 def test_an_entailment_model_gives_the_probability_of_its_label(nli: str) -> None:
-    scores = [entailment(nli, device="cpu")(PAIRS) for _ in range(2)]
+    scores = [load_entailment_classifier(nli, device="cpu")(PAIRS) for _ in range(2)]
 
     assert scores[0] == pytest.approx(scores[1], abs=1e-6)
     assert all(0.0 < score < 1.0 for score in scores[0])
@@ -74,7 +74,7 @@ def test_an_entailment_model_gives_the_probability_of_its_label(nli: str) -> Non
 
 
 def test_a_long_context_is_cut_and_its_statement_is_not(nli: str) -> None:
-    classify = entailment(nli, device="cpu")
+    classify = load_entailment_classifier(nli, device="cpu")
 
     long, other = classify([("it is red . " * 100, "it is red"), ("it is red . " * 100, "it never opened")])
 
@@ -84,7 +84,9 @@ def test_a_long_context_is_cut_and_its_statement_is_not(nli: str) -> None:
 def test_faithfulness_counts_what_the_model_finds_probable(nli: str) -> None:
     statements = ["it opened in 1931", "it is red", "it never opened", "the bridge is red"]
     context = "\n".join(SAMPLE.retrieved_contexts or ())
-    probable = [score > 0.5 for score in entailment(nli)([(context, statement) for statement in statements])]
+    probable = [
+        score > 0.5 for score in load_entailment_classifier(nli)([(context, statement) for statement in statements])
+    ]
 
     score = FaithfulnessWithHHEM(_cutting(statements), model=nli, device="cpu", batch_size=3).score_sync(SAMPLE)
 

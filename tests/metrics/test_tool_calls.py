@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, ToolCall
 from spanscore.metrics import ToolCallAccuracy, ToolCallF1
-from spanscore.metrics.tool_calls import alike
+from spanscore.metrics.tool_calls import are_equal
 
 SEARCH = ToolCall(name="search", args={"q": "ferry"})
 BOOK = ToolCall(name="book", args={"id": 7})
@@ -66,13 +66,13 @@ def test_an_assistant_that_never_spoke_called_nothing_right() -> None:
     ],
 )
 def test_arguments_are_compared_deeply_and_by_type(one: Any, other: Any, equal: bool) -> None:
-    assert alike(one, other) is equal
-    assert alike(other, one) is equal
+    assert are_equal(one, other) is equal
+    assert are_equal(other, one) is equal
 
 
 @given(VALUES)
 def test_every_value_is_alike_itself(value: Any) -> None:
-    assert alike(value, value)
+    assert are_equal(value, value)
 
 
 @given(st.lists(VALUES, max_size=4), st.lists(VALUES, max_size=4))
@@ -85,17 +85,17 @@ def test_the_score_is_the_same_with_sides_swapped(one: list[Any], other: list[An
 
 @pytest.mark.parametrize("value", [1234567890123, 10**18, 2**63, -(10**13), 10**400])
 def test_whole_numbers_are_equal_or_not(value: int) -> None:
-    assert alike(value, value)
-    assert not alike(value, value + 1)
-    assert not alike({"ids": [value]}, {"ids": [value - 1]})
+    assert are_equal(value, value)
+    assert not are_equal(value, value + 1)
+    assert not are_equal({"ids": [value]}, {"ids": [value - 1]})
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(1, 1.0), (0.1 + 0.2, 0.3), (10**15, 1e15 + 0.125), (3, 2.9999999999999996)]
 )
 def test_a_float_has_a_tolerance(one: float, other: float) -> None:
-    assert alike(one, other)
-    assert not alike(one, other * 1.000001)
+    assert are_equal(one, other)
+    assert not are_equal(one, other * 1.000001)
 
 
 def test_a_call_with_the_neighbour_of_an_id_is_another_call() -> None:

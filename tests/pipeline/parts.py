@@ -60,7 +60,7 @@ class Critic(AspectCritic):
         super().__init__(judge, name=name, definition="Is it right?", **more)
 
     async def score(self, sample: Sample) -> Score:
-        return await self._scored(sample)
+        return await self._score_here(sample)
 
 
 class Computes(BaseMetric):
@@ -72,7 +72,7 @@ class Computes(BaseMetric):
         self.name, self.for_s, self.begun = name, for_s, 0
 
     async def score(self, sample: Sample) -> Score:
-        return await self._scored(sample)
+        return await self._score_here(sample)
 
     async def measure(self, sample: Any) -> Finding:
         self.begun += 1

@@ -17,7 +17,7 @@ from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.core.score import check_metric_name
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.metrics.catalog.configured import entries
+from spanscore.metrics.catalog.configured import metric_entries
 from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.protocols import Metric
 
@@ -81,14 +81,12 @@ def _make_metrics(read: PartialSettings) -> tuple[ConfigReport, list[Configurati
     """Return the report before its topics are read, and the reasons for which metrics cannot be made."""
     settings, metrics, made_entries = read.settings, list[Metric](), list[Mapping[str, Mapping[str, Any]]]()
     unmade, problems = list[str](), list[ConfigurationError]()
-    for (written, as_written), (name, parameters) in zip(
-        plugins.entries(settings.metrics), entries(settings), strict=True
-    ):
+    for (name, parameters), entry in zip(plugins.entries(settings.metrics), metric_entries(settings), strict=True):
         try:
-            metrics.append(_make_metric(name, parameters))
-            made_entries.append({written: as_written})
+            metrics.append(_make_metric(entry.name, entry.parameters))
+            made_entries.append({name: parameters})
         except ConfigurationError as error:
-            unmade.append(str(parameters.get("name", name)))
+            unmade.append(str(entry.parameters.get("name", entry.name)))
             problems.append(error)
     names = [*unmade, *(metric.name for metric in metrics)]
     sampling = settings.sampling.model_copy(update={"rates": under_current_names(settings.sampling.rates, names)})

@@ -20,7 +20,7 @@ from spanscore.core.printable import format_usd
 from spanscore.errors import ConfigurationError
 from spanscore.judges.batches.api import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
-from spanscore.metrics.catalog.configured import listed, of_juries, prices_in, shadow_settings
+from spanscore.metrics.catalog.configured import metric_entries, metrics_with_juries, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost, bundle_cost_of, cost_of, samples_with
 from spanscore.pipeline.sampling import RESERVE, largest_factor
 from spanscore.protocols import Metric
@@ -282,7 +282,7 @@ class DayPlan:
 
 def costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the cost of a score of each metric; metrics with an unknown cost are left out."""
-    listed_metrics = zip(metrics, of_juries(settings), strict=True)
+    listed_metrics = zip(metrics, metrics_with_juries(settings), strict=True)
     rows = [
         (metric, name, own, settings.judge if jury is None else jury) for metric, (name, own, jury) in listed_metrics
     ]
@@ -291,7 +291,8 @@ def costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> t
 
 def shadow_costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the cost of a score of each second judge, by the name of its metric; unknown costs are left out."""
-    own = [metric for metric, (_, _, shadow) in zip(metrics, listed(settings), strict=True) if shadow is not None]
+    entries = zip(metrics, metric_entries(settings), strict=True)
+    own = [metric for metric, entry in entries if entry.shadow is not None]
     rows = [(metric, *of) for metric, of in zip(own, shadow_settings(settings), strict=True)]
     return tuple(_costs(settings, rows, sizes))
 
@@ -466,7 +467,7 @@ def judge_line(settings: Configuration, metrics: Sequence[Metric]) -> str:
     model = settings.judge.model
     if model != "lexical":
         return model
-    by_jury = {str(own.get("name", name)) for name, own, jury in of_juries(settings) if jury is not None}
+    by_jury = {str(own.get("name", name)) for name, own, jury in metrics_with_juries(settings) if jury is not None}
     asking = any(has_judge(metric) and metric.name not in by_jury for metric in metrics)
     unnamed = "model" not in settings.judge.model_fields_set and asking
     how = "; no judge is named: write judge: openai:gpt-4o-mini, or judge: lexical to keep this one" if unnamed else ""

@@ -39,7 +39,7 @@ from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.metrics.catalog.configured import embedder_of, judge_named, judge_of, make_metric, of_juries
+from spanscore.metrics.catalog.configured import embedder_of, judge_named, judge_of, make_metric, metrics_with_juries
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric
@@ -424,7 +424,7 @@ def _find_entries(
 ) -> list[tuple[str, Mapping[str, Any], JurySettings | None]]:
     """Return the name, the parameters and the jury of each named metric, or of all metrics of the configuration."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
-    listed = [] if settings is None else list(of_juries(settings))
+    listed = [] if settings is None else list(metrics_with_juries(settings))
     if names:
         configured = {str(entry[1].get("name", entry[0])): entry for entry in listed}
         listed = [configured.get(name) or configured.get(current_name(name), (name, {}, None)) for name in names]

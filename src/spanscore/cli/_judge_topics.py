@@ -22,12 +22,12 @@ from spanscore.judges.langchain.models import missing_key
 from spanscore.metrics.catalog.configured import (
     JUDGES,
     SHADOW,
-    asked_judge,
-    entries,
     judge_of,
+    judge_of_section,
     jury_of,
+    metric_entries,
     metrics_of,
-    of_juries,
+    metrics_with_juries,
     prices_in,
     shadow_settings,
     shadows_of,
@@ -107,14 +107,14 @@ def _no_price(place: str, model: str) -> ConfigurationError:
 
 def _juries(report: ConfigReport) -> Topic:
     settings = report.settings
-    for name, parameters, jury in of_juries(settings):
+    for name, parameters, jury in metrics_with_juries(settings):
         if jury is None:
             continue
         place = f"metrics.{name}.{JUDGES}"
         members = [*jury.judges, *([] if jury.then is None else [jury.then])]
         problems = list[ConfigurationError]()
         for each in members:
-            make = partial(asked_judge, settings, each, place)
+            make = partial(judge_of_section, settings, each, place)
             problems += named_problems(place, each.model, make, own_key=each.has_own_key)
         yield from problems or refusal_of(partial(jury_of, settings, name, jury))
         for each in members:
@@ -127,7 +127,7 @@ def _shadows(report: ConfigReport) -> Topic:
     settings = report.settings
     for name, parameters, shadow in shadow_settings(settings):
         place = f"metrics.{name}.{SHADOW}"
-        make = partial(asked_judge, settings, shadow.model_copy(update={"cache": None}), place)
+        make = partial(judge_of_section, settings, shadow.model_copy(update={"cache": None}), place)
         yield from named_problems(f"{place}.model", shadow.model, make, own_key=shadow.has_own_key)
         yield from _find_unpriced(settings, shadow, f"{place}.budget", shadow.budget)
         if not _asks(name, parameters):
@@ -204,7 +204,7 @@ def _embeddings(report: ConfigReport) -> Topic:
 
 
 def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]:
-    for name, parameters in entries(settings):
+    for name, parameters, *_ in metric_entries(settings):
         try:
             create(name, judge=ModelStandIn(), **parameters)
         except NotReadyError:
@@ -265,7 +265,7 @@ def _stand_ins(settings: Configuration) -> tuple[list[Metric], list[Metric]]:
     try:
         own = [
             _make_metric(name, parameters, settings.judge if jury is None else jury, settings)
-            for name, parameters, jury in of_juries(settings)
+            for name, parameters, jury in metrics_with_juries(settings)
         ]
         shadows = [_make_metric(*of_shadow, settings) for of_shadow in shadow_settings(settings)]
     except ConfigurationError:

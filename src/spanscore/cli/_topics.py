@@ -30,7 +30,7 @@ from spanscore.core.files import check_disk
 from spanscore.core.plugins import Registry
 from spanscore.core.printable import did_you_mean, format_bytes, format_count, format_duration, format_usd
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.metrics.catalog.configured import metrics_of, of_juries, per_session, shadow_settings
+from spanscore.metrics.catalog.configured import metrics_of, metrics_with_juries, per_session, shadow_settings
 from spanscore.metrics.catalog.registry import blind_spots, under_current_names
 from spanscore.metrics.kit.graded import check_bundles
 from spanscore.monitoring.calibration import SavedCalibration, calibrations_of, refuse_unknown
@@ -502,7 +502,7 @@ def _find_unknown_names(keys: Iterable[str], names: Sequence[str], unmade: Seque
 
 def _bundle_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
     """Yield why metrics cannot share a question; metrics of units and of sessions are never asked together."""
-    entries = zip(report.metrics, of_juries(report.of_metrics), per_session(report.of_metrics), strict=True)
+    entries = zip(report.metrics, metrics_with_juries(report.of_metrics), per_session(report.of_metrics), strict=True)
     rows = [(metric, jury, kind) for metric, (_, _, jury), kind in entries]
     for of_sessions in (False, True):
         bundled = [(metric, jury) for metric, jury, kind in rows if kind is of_sessions]

@@ -13,7 +13,7 @@ from spanscore.cli._prompt_run import judged_metric, other_judge, paid_run
 from spanscore.core.printable import printable, printable_lines
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
-from spanscore.metrics.kit.base import language_wanted
+from spanscore.metrics.kit.base import parse_language
 
 
 def adapt(
@@ -40,7 +40,7 @@ def adapt(
     """
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Adapting {printable(metric)}: loading libraries …")  # this takes seconds
-    code = language_wanted("--language", language)
+    code = parse_language("--language", language)
     configured = valid(config)
     source = judged_metric(configured, metric, place="METRIC", purpose="translate")
     file = out / f"{source.name}.{code}.json"

@@ -17,7 +17,7 @@ from spanscore.metrics.kit.step import Step
 _WORDS: Mapping[str, int] = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
-def _word(value: Any) -> Any:
+def _parse_word(value: Any) -> Any:
     """Return 0 or 1 for the strings "0", "1", "false" and "true" in any case; None for any other string.
 
     Pydantic alone would also accept " 1" and "1.0". A value that is not a string is returned unchanged.
@@ -36,7 +36,7 @@ class Comparison(BaseModel):
     """Why, and whether what was reached is what was wanted."""
 
     reason: str = ""
-    verdict: Annotated[BinaryAnswer, BeforeValidator(_word)]
+    verdict: Annotated[BinaryAnswer, BeforeValidator(_parse_word)]
 
 
 INFER_GOAL_OUTCOME: Step[GoalAndOutcome] = Step(

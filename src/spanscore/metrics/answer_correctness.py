@@ -14,13 +14,11 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
-from spanscore.metrics.kit.averages import NO_LENGTH, beta_wanted, f_beta_of_counts, similarity, wanted_embedder
+from spanscore.metrics.kit.averages import NO_WORDS, check_beta, f_beta_of_counts, make_embedder, text_cosine
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, ask_concurrently
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, Statements, key_of
 from spanscore.metrics.kit.step import OwnPrompts, Step
-
-_TWO = 2
 
 
 class ClassifiedStatement(BaseModel):
@@ -39,7 +37,7 @@ class Classification(BaseModel):
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Classification:
-        """Reject an answer without any statement, because the judge had at least one statement to sort."""
+        """Reject an answer without any statement: the judge got at least one statement to sort."""
         if not (self.TP or self.FP or self.FN):
             raise ValueError("nothing is sorted")
         return self
@@ -134,14 +132,14 @@ class AnswerCorrectness(JudgedMetric):
         self.scale = Scale(range=(-wording, 1.0), negatives_are_zero=True)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.weights = (facts, wording)
-        self.beta = beta_wanted(beta)
+        self.beta = check_beta(beta)
         if wording:
-            self._embedder = wanted_embedder(name, embeddings, self._judge)
+            self._embedder = make_embedder(name, embeddings, self._judge)
             self.embeddings = embedder_name(self._embedder)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Extract the statements of both texts and embed the texts, concurrently; then classify the statements."""
-        results = await together(
+        results = await ask_concurrently(
             (
                 self._extract_statements(EXTRACT_RESPONSE, sample.user_input, sample.response),
                 self._extract_statements(EXTRACT_REFERENCE, sample.user_input, sample.reference),
@@ -152,7 +150,7 @@ class AnswerCorrectness(JudgedMetric):
             "tuple[list[str], list[str], float | None]", results
         )
         if similarity_of_texts is None:
-            return Finding(value=None, reason=NO_LENGTH)
+            return Finding(value=None, reason=NO_WORDS)
         counts = await self._classify(sample, response_statements, reference_statements)
         facts, wording = self.weights
         return Finding(
@@ -168,7 +166,7 @@ class AnswerCorrectness(JudgedMetric):
     async def _measure_similarity(self, sample: SingleTurnSample) -> float | None:
         if not self.weights[1]:
             return 0.0
-        return await similarity(self._embedder, sample.reference or "", sample.response or "")
+        return await text_cosine(self._embedder, sample.reference or "", sample.response or "")
 
     async def _classify(
         self, sample: SingleTurnSample, response_statements: list[str], reference_statements: list[str]
@@ -209,63 +207,63 @@ class _SortedStatements:
 def _sort_statements(
     response_statements: Sequence[str], reference_statements: Sequence[str], classification: Classification
 ) -> _SortedStatements:
-    """Match the judge's rows with the statements. A statement of the answer in both TP and FP, or in neither, is wrong.
-
-    A row with a changed text is counted for the first statement that no row matches.
-    """
+    """Match the judge's rows with the statements. A statement of the answer in both TP and FP, or in neither, is wrong."""
     wrong, _ = _match_rows(response_statements, classification.FP)
-    right, rewritten = _match_rows(response_statements, classification.TP, taken=wrong)
-    right += _find_equal(response_statements, right, taken=wrong)
-    right += _find_unmatched(response_statements, wrong + right)[:rewritten]
-    missed, rewritten = _match_rows(reference_statements, classification.FN)
-    missed += _find_equal(reference_statements, missed)
-    missed += _find_unmatched(reference_statements, missed)[:rewritten]
+    right = _find_statements(response_statements, classification.TP, excluded=wrong)
+    missed = _find_statements(reference_statements, classification.FN)
     return _SortedStatements(
         len(right),
-        tuple(response_statements[index] for index in _find_unmatched(response_statements, right)),
+        tuple(response_statements[index] for index in _other_indices(response_statements, right)),
         tuple(reference_statements[index] for index in sorted(missed)),
     )
 
 
+def _find_statements(
+    statements: Sequence[str], rows: Sequence[ClassifiedStatement], excluded: Sequence[int] = ()
+) -> list[int]:
+    """Return the indices of the statements that the rows are about, without the excluded indices.
+
+    A row is about the statement with its text, and about equal statements without a row, unless an equal one is excluded. A row
+    with another text is about the first statement without a row.
+    """
+    matched, reworded = _match_rows(statements, rows, excluded)
+    keys = {key_of(statements[index]) for index in matched} - {key_of(statements[index]) for index in excluded}
+    matched += [
+        index for index in _other_indices(statements, [*matched, *excluded]) if key_of(statements[index]) in keys
+    ]
+    return matched + _other_indices(statements, [*matched, *excluded])[:reworded]
+
+
 def _match_rows(
-    statements: Sequence[str], rows: Sequence[ClassifiedStatement], taken: Sequence[int] = ()
+    statements: Sequence[str], rows: Sequence[ClassifiedStatement], excluded: Sequence[int] = ()
 ) -> tuple[list[int], int]:
     """Return the indices of the statements that rows repeat, each index once, and the number of rows with another text."""
-    open_indices: dict[str, list[int]] = {key_of(statement): [] for statement in statements}
-    for index in _find_unmatched(statements, taken):
-        open_indices[key_of(statements[index])].append(index)
-    rewritten, matched = 0, []
+    indices_by_key: dict[str, list[int]] = {key_of(statement): [] for statement in statements}
+    for index in _other_indices(statements, excluded):
+        indices_by_key[key_of(statements[index])].append(index)
+    matched, reworded = [], 0
     for row in rows:
-        left = open_indices.get(key_of(row.statement))
-        if left is None:
-            rewritten += 1
-        elif left:
-            matched.append(left.pop(0))
-    return matched, rewritten
+        indices = indices_by_key.get(key_of(row.statement))
+        if indices is None:
+            reworded += 1
+        elif indices:
+            matched.append(indices.pop(0))
+    return matched, reworded
 
 
-def _find_equal(statements: Sequence[str], matched: Sequence[int], taken: Sequence[int] = ()) -> list[int]:
-    """Return unmatched indices whose text equals a matched statement and no statement in ``taken``."""
-    sorted_keys = {key_of(statements[index]) for index in matched} - {key_of(statements[index]) for index in taken}
-    return [
-        index for index in _find_unmatched(statements, [*matched, *taken]) if key_of(statements[index]) in sorted_keys
-    ]
-
-
-def _find_unmatched(statements: Sequence[str], taken: Sequence[int]) -> list[int]:
-    """Return the indices of the statements that are not in ``taken``, in order."""
-    return sorted({*range(len(statements))} - {*taken})
+def _other_indices(statements: Sequence[str], indices: Sequence[int]) -> list[int]:
+    """Return the indices of all other statements, in order."""
+    return sorted({*range(len(statements))} - {*indices})
 
 
 def _shares(name: str, weights: Any) -> tuple[float, float]:
     """Return two weights as shares of 1."""
     parts = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
-    valid = [
-        float(w) for w in parts if isinstance(w, int | float) and not isinstance(w, bool) and isfinite(w) and w >= 0
-    ]
-    if len(valid) != _TWO or len(parts) != _TWO or not sum(valid):
-        raise ConfigurationError(
-            f"{name}: weights is {weights!r}; give two numbers, for facts and for wording, not negative and not both 0"
-        )
-    facts, wording = valid
-    return facts / (facts + wording), wording / (facts + wording)
+    numbers = [float(part) for part in parts if isinstance(part, int | float) and not isinstance(part, bool)]
+    valid = [number for number in numbers if isfinite(number) and number >= 0]
+    match valid:
+        case [facts, wording] if len(parts) == len(valid) and facts + wording:
+            return facts / (facts + wording), wording / (facts + wording)
+    raise ConfigurationError(
+        f"{name}: weights is {weights!r}; give two numbers, for facts and for wording, not negative and not both 0"
+    )

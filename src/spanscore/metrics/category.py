@@ -10,9 +10,9 @@ from pydantic import BaseModel, BeforeValidator, WithJsonSchema, create_model
 
 from spanscore.core.score import categorical
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.condition import checked_condition
+from spanscore.metrics.kit.condition import check_condition
 from spanscore.metrics.kit.graded import Fields, GradedMetric
-from spanscore.metrics.kit.step import OwnPrompts, Step, odd
+from spanscore.metrics.kit.step import OwnPrompts, Step, odd_votes
 
 _QUESTION = "Which category fits this exchange?"
 _INSTRUCTION = """\
@@ -101,24 +101,26 @@ class Category(GradedMetric):
         fields: Fields | None = None,
         bundle: bool = False,
     ) -> None:
-        self.scale = categorical(name, _checked_meanings(name, categories), bad)
+        self.scale = categorical(name, _check_meanings(name, categories), bad)
         self.categories = {word: categories[word].strip() for word in self.scale.categories}
-        self.question = _checked_question(name, question)
+        self.question = _check_question(name, question)
         meanings = "\n".join(f"{word}: {meaning}" for word, meaning in self.categories.items())
         instruction = _INSTRUCTION.format(question=self.question, categories=meanings)
-        condition = checked_condition(name, applies_when)
-        self.questions = (Step("choose_category", instruction, _choice(self.scale.categories), applies_when=condition),)
+        condition = check_condition(name, applies_when)
+        self.questions = (
+            Step("choose_category", instruction, _build_output_model(self.scale.categories), applies_when=condition),
+        )
         super().__init__(
             judge, name=name, pass_at=None, prompts=prompts, fields=fields, required_columns=None, bundle=bundle
         )
-        self.votes = odd(strictness)
+        self.votes = odd_votes(strictness)
 
     def _break_tie(self, grades: Sequence[str]) -> str:
         """Return the most frequent category that is listed first."""
         return min(multimode(grades), key=self.scale.categories.index)
 
 
-def _choice(categories: Sequence[str]) -> type[Choice]:
+def _build_output_model(categories: Sequence[str]) -> type[Choice]:
     """Return the shape of an answer with one of these words; letter case and surrounding blanks do not matter."""
     by_name = {word.casefold(): word for word in categories}
 
@@ -133,7 +135,7 @@ def _choice(categories: Sequence[str]) -> type[Choice]:
     return create_model(Choice.__name__, __base__=Choice, __doc__=Choice.__doc__, category=(word, ...))
 
 
-def _checked_meanings(name: str, categories: Any) -> Mapping[str, str]:
+def _check_meanings(name: str, categories: Any) -> Mapping[str, str]:
     if not isinstance(categories, Mapping):
         raise ConfigurationError(
             f"{name}: categories is {categories!r}; write each word with its meaning, such as "
@@ -145,7 +147,7 @@ def _checked_meanings(name: str, categories: Any) -> Mapping[str, str]:
     return categories
 
 
-def _checked_question(name: str, question: Any) -> str:
+def _check_question(name: str, question: Any) -> str:
     if question is None:
         return _QUESTION
     if not isinstance(question, str) or not question.strip():

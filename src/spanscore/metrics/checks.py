@@ -13,7 +13,7 @@ from spanscore.core.score import BINARY, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import LANGUAGES, Finding
 from spanscore.metrics.kit.judged import NamedMetric, refuse_unknown
-from spanscore.metrics.kit.language_py3langid import known_languages, language_of
+from spanscore.metrics.kit.language_py3langid import detectable_languages, language_of
 from spanscore.metrics.kit.schema_jsonschema_referencing import schema_check
 from spanscore.metrics.kit.sentences_pysbd import segmenter
 
@@ -21,7 +21,7 @@ LengthUnit = Literal["characters", "words", "sentences"]
 TokenCount = Literal["total", "input", "output"]
 _LENGTH_PARTS: Final[Mapping[str, Callable[[str], Sequence[str]]]] = {"characters": str, "words": str.split}
 _ABSENT_IS_GOOD: Final = Scale(kind="binary", direction="lower", pass_at=1.0)
-"""1 if the text contains the searched content; only 0 passes."""
+"""1 if the response has the unwanted content; only 0 passes."""
 
 
 class _ResponseCheck(NamedMetric):
@@ -157,7 +157,7 @@ class JsonSchema(_ResponseCheck):
 
 
 class Length(_ResponseCheck):
-    """Has the response an allowed length?
+    """Does the response have an allowed length?
 
     Formula: 1 if ``min`` ≤ length ≤ ``max``, else 0. Range {0, 1}, higher is better. Characters are Unicode code points; words
     are separated by white space; sentences are cut by the rules of each line's script (pysbd).
@@ -234,8 +234,8 @@ class Latency(NamedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Compare the duration with the limit."""
-        taken = float(sample.duration_s or 0.0)
-        return Finding(value=float(taken <= self.max_s), explanation=f"{taken:.3g} s")
+        duration_s = float(sample.duration_s or 0.0)
+        return Finding(value=float(duration_s <= self.max_s), explanation=f"{duration_s:.3g} s")
 
 
 class Tokens(NamedMetric):
@@ -276,8 +276,8 @@ class Tokens(NamedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Add the token counts, and compare the sum with the limit."""
         usage = sample.usage or TokenUsage()
-        held = {"input": usage.input_tokens, "output": usage.output_tokens}
-        counts = [held[kind] for kind in (held if self.count == "total" else (self.count,))]
+        by_kind = {"input": usage.input_tokens, "output": usage.output_tokens}
+        counts = [*by_kind.values()] if self.count == "total" else [by_kind[self.count]]
         if None in counts:
             return Finding(value=None, reason=f"usage does not hold the {self.count} tokens")
         total = sum(tokens for tokens in counts if tokens is not None)
@@ -312,9 +312,9 @@ class LanguageIs(_ResponseCheck):
     def __init__(self, language: str, *, name: str = "language_is", pass_at: float | None = None) -> None:
         super().__init__(name=name, pass_at=pass_at)
         codes = {english.casefold(): code for code, english in LANGUAGES.items()}
-        wanted = str(language).strip().casefold()
-        self.language = codes.get(wanted, wanted)
-        allowed = known_languages()
+        key = str(language).strip().casefold()
+        self.language = codes.get(key, key)
+        allowed = detectable_languages()
         if self.language not in allowed:
             raise ConfigurationError(
                 f"{name}: language is {language!r}; allowed are English names ('german') and {', '.join(sorted(allowed))}"
@@ -331,7 +331,9 @@ class LanguageIs(_ResponseCheck):
 
 
 _FEW_LETTERS: Final = 10
+"""Number of letters below which a language is not detected."""
 _ALIKE: Final = ({"bs", "hr", "sr"}, {"id", "ms"}, {"nb", "nn", "no"})
+"""Languages that py3langid confuses, and that count as one language."""
 
 
 class ContainsPII(_ResponseCheck):

@@ -15,11 +15,11 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Votes
 from spanscore.core.threads import run_interruptibly
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.base import Finding, language_wanted
+from spanscore.metrics.kit.base import Finding, parse_language
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
+from spanscore.metrics.kit.sentence_transformers_pairs import load_cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
-from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, votes_wanted
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, check_votes
 
 PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 """Function from pairs of sentences to similarities, 0 (unrelated) … 1 (the same), such as ``CrossEncoder(…).predict``."""
@@ -28,7 +28,7 @@ _CROSS_ENCODER = "cross-encoder/stsb-TinyBERT-L-4"
 """Default model for comparing sentences, as in ragas 0.0.15."""
 _INSUFFICIENT = "insufficient information"
 _EDGE = r"(?:(?<!\w)|(?!\w))"
-"""Any place that is not inside a word, so no sentence begins or ends there. Chinese has no blank after a full stop."""
+"""Any place that is not inside a word: sentences begin and end there. Chinese has no blank after a full stop."""
 _JSON_BEGINS = ("{", "[", "```")
 
 
@@ -121,11 +121,11 @@ class ContextRelevancyV0(JudgedMetric):
         prompts: OwnPrompts | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
-        self.votes = votes_wanted(strictness)
+        self.votes = check_votes(strictness)
         self.agreement = agreement
         self.cross_encoder = cross_encoder
         self._pairs = _pair_scorer(agreement, cross_encoder, name)
-        self.language = language_wanted(self.name, language)
+        self.language = parse_language(self.name, language)
         self._sentences = segmenter(self.language)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
@@ -134,24 +134,24 @@ class ContextRelevancyV0(JudgedMetric):
         evidence = {"question": sample.user_input, "context": context}
         answers = await ask_votes(lambda i: self.ask(EXTRACT_SENTENCES, evidence, vote_index=i), self.votes)
         # Long texts take long to cut and compare, so this does not run on the loop of all judges.
-        compared = await run_interruptibly(None, self._compared, context, answers)
-        return replace(compared, votes=Votes(requested=self.votes, received=len(answers)))
+        finding = await run_interruptibly(None, self._compare_answers, context, answers)
+        return replace(finding, votes=Votes(requested=self.votes, received=len(answers)))
 
-    def _compared(self, context: str, answers: Sequence[ExtractedSentences]) -> Finding:
+    def _compare_answers(self, context: str, answers: Sequence[ExtractedSentences]) -> Finding:
         extracted = [found_in(context, answer.sentences) for answer in answers]
         invented = sum(len(answer.sentences) for answer in answers) - sum(map(len, extracted))
         total = len(self._sentences(context))
-        overlaps = [min(len(found) / total, 1.0) if total else 0.0 for found in extracted]
+        overlaps = [min(len(sentences) / total, 1.0) if total else 0.0 for sentences in extracted]
         agreement = self._agreement(extracted)
         return Finding(
             value=agreement * sum(overlaps) / len(overlaps),
-            explanation=_explained(extracted, total, agreement, invented),
+            explanation=_explain(extracted, total, agreement, invented),
         )
 
     def _agreement(self, extracted: Sequence[Sequence[str]]) -> float:
         """Return the mean agreement of all pairs of answers, 0…1; 1 for a single answer."""
         cut = [list(dict.fromkeys(self._sentences("\n".join(texts)))) for texts in extracted]
-        pairs = [_alike(one, other, self._pairs) for one, other in combinations(cut, 2)]
+        pairs = [_agreement_of(one, other, self._pairs) for one, other in combinations(cut, 2)]
         return sum(pairs) / len(pairs) if pairs else 1.0
 
 
@@ -171,7 +171,7 @@ def _pair_scorer(agreement: Any, model: str, name: str) -> PairScorer | None:
     if agreement == "jaccard":
         return None
     if agreement == "bert_score":
-        return cross_encoder(model)
+        return load_cross_encoder(model)
     if callable(agreement):
         scorer: PairScorer = agreement
         return scorer
@@ -180,14 +180,14 @@ def _pair_scorer(agreement: Any, model: str, name: str) -> PairScorer | None:
     )
 
 
-def _alike(one: Sequence[str], other: Sequence[str], scored: PairScorer | None) -> float:
-    """Return the agreement of two answers, 0…1: 1 if both are empty, 0 if one is."""
+def _agreement_of(one: Sequence[str], other: Sequence[str], pair_scorer: PairScorer | None) -> float:
+    """Return the agreement of two answers, 0…1: 1 if both are empty, 0 if only one is empty."""
     if not one or not other:
         return float(len(one) == len(other))
-    if scored is None:
+    if pair_scorer is None:
         common = len(set(one) & set(other))
         return common / (len(set(one)) + len(set(other)) - common)
-    flat = [min(1.0, max(0.0, float(score))) for score in scored(list(product(one, other)))]
+    flat = [min(1.0, max(0.0, float(score))) for score in pair_scorer(list(product(one, other)))]
     rows = [flat[start : start + len(other)] for start in range(0, len(flat), len(other))]
     forth: list[float] = [max(row) for row in rows]
     back: list[float] = [max(column) for column in zip(*rows, strict=True)]
@@ -198,8 +198,8 @@ def _key(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .。।۔\"'")
 
 
-def _explained(extracted: Sequence[Sequence[str]], total: int, agreement: float, invented: int) -> str:
-    counts = ", ".join(str(len(found)) for found in extracted)
+def _explain(extracted: Sequence[Sequence[str]], total: int, agreement: float, invented: int) -> str:
+    counts = ", ".join(str(len(sentences)) for sentences in extracted)
     text = f"Needed: {counts} of {total} sentences; agreement {agreement:.2f}."
     if invented:
         text += f" {invented} extracted sentences are repeated or not in the contexts, and do not count."

@@ -13,9 +13,16 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.prompt import ASPECTS, Aspect
 from spanscore.core.score import BINARY, Direction
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.condition import BinaryAnswer, checked_condition
-from spanscore.metrics.kit.graded import Fields, GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
-from spanscore.metrics.kit.step import OwnPrompts, Step, odd
+from spanscore.metrics.kit.condition import BinaryAnswer, check_condition
+from spanscore.metrics.kit.graded import (
+    Fields,
+    GradedMetric,
+    check_bounds,
+    check_direction,
+    ordinal_scale,
+    restrict_score,
+)
+from spanscore.metrics.kit.step import OwnPrompts, Step, odd_votes
 
 _DECIDE = """\
 Judge this aspect alone:
@@ -108,14 +115,14 @@ class AspectCritic(GradedMetric):
         required_columns: Fields | None = None,
         bundle: bool = False,
     ) -> None:
-        wanted = _aspect_wanted(name or self.name, definition, aspect)
+        chosen = _find_aspect(name or self.name, definition, aspect)
         name = name or aspect or self.name
         self.aspect = aspect
-        self.definition = wanted.definition
+        self.definition = chosen.definition
         instruction = _DECIDE.format(definition=self.definition)
-        condition = checked_condition(name, applies_when)
+        condition = check_condition(name, applies_when)
         self.questions = (Step("critique", instruction, Critique, applies_when=condition),)
-        self.scale = replace(BINARY, direction=direction_wanted(name, direction or wanted.direction))
+        self.scale = replace(BINARY, direction=check_direction(name, direction or chosen.direction))
         super().__init__(
             judge,
             name=name,
@@ -125,14 +132,14 @@ class AspectCritic(GradedMetric):
             required_columns=required_columns,
             bundle=bundle,
         )
-        self.votes = odd(strictness)
+        self.votes = odd_votes(strictness)
 
     def _break_tie(self, grades: Sequence[Any]) -> int:
         """Return the failing verdict."""
         return 0 if self.scale.direction == "higher" else 1
 
 
-def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Aspect:
+def _find_aspect(name: str, definition: str | None, aspect: str | None) -> Aspect:
     """Return the aspect of a user's definition, or the ready aspect of a name."""
     if aspect is None:
         if not isinstance(definition, str) or not definition.strip():
@@ -144,8 +151,8 @@ def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Asp
     if definition is not None:
         raise ConfigurationError(f"{name}: aspect and definition are both given; a ready aspect has its own definition")
     if aspect not in ASPECTS:
-        meant = did_you_mean(str(aspect), ASPECTS)
-        raise ConfigurationError(f"{name}: aspect is {aspect!r}; {meant and f'{meant} '}Ready are {', '.join(ASPECTS)}")
+        hint = did_you_mean(str(aspect), ASPECTS)
+        raise ConfigurationError(f"{name}: aspect is {aspect!r}; {hint and f'{hint} '}Ready are {', '.join(ASPECTS)}")
     return ASPECTS[aspect]
 
 
@@ -228,13 +235,13 @@ class SimpleCriteria(GradedMetric):
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; describe the criterion and its grades")
-        bounds = bounds_wanted(name, range)
+        bounds = check_bounds(name, range)
         self.definition = definition.strip()
         instruction = _GRADE.format(definition=self.definition)
-        output = bounded(Criticism, bounds)  # the shape of the answer contains the range
-        condition = checked_condition(name, applies_when)
+        output = restrict_score(Criticism, bounds)  # the shape of the answer contains the range
+        condition = check_condition(name, applies_when)
         self.questions = (Step("score_criteria", instruction, output, applies_when=condition),)
-        self.scale = ordinal(bounds, direction_wanted(name, direction))
+        self.scale = ordinal_scale(bounds, check_direction(name, direction))
         super().__init__(
             judge,
             name=name,
@@ -244,4 +251,4 @@ class SimpleCriteria(GradedMetric):
             required_columns=required_columns,
             bundle=bundle,
         )
-        self.votes = odd(strictness)
+        self.votes = odd_votes(strictness)

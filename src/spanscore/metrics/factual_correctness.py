@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from spanscore.core.prompt import Example
 from spanscore.core.sample import SingleTurnSample
-from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
-from spanscore.metrics.kit.base import LANGUAGES, Finding, language_wanted
-from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
-from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, NonBlank, Verdicts, align
+from spanscore.metrics.kit.averages import Mode, check_beta, f_beta, ratio
+from spanscore.metrics.kit.base import LANGUAGES, Finding, parse_language
+from spanscore.metrics.kit.judged import JudgedMetric, ask_concurrently, refuse_unknown
+from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, NonBlankStatements, Verdicts, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
 Level = Literal["low", "high"]
@@ -23,7 +23,7 @@ Recall = Literal["mixed", "claims"]
 class Claims(BaseModel):
     """Claims, each understandable on its own."""
 
-    claims: NonBlank
+    claims: NonBlankStatements
 
 
 VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_claims", fields={"context": "reference"})
@@ -130,22 +130,22 @@ class FactualCorrectness(JudgedMetric):
         refuse_unknown(name, "atomicity", atomicity, Level)
         refuse_unknown(name, "coverage", coverage, Level)
         refuse_unknown(name, "recall", recall, Recall)
-        self._language = language_wanted(name, language)
+        self._language = parse_language(name, language)
         self._response = _decompose("decompose_response", atomicity, coverage, self._language), VERIFY_RESPONSE
         self._reference = _decompose("decompose_reference", atomicity, coverage, self._language), VERIFY_REFERENCE
         self.questions = self._response if mode == "precision" else (*self._response, *self._reference)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode
-        self.beta = beta_wanted(beta)
+        self.beta = check_beta(beta)
         self.recall = recall
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
-        """Check each text's claims against the other text, both at once."""
+        """Check the claims of each text against the other text, concurrently."""
         response, reference = sample.response or "", sample.reference or ""
-        questions = [self._checked(*self._response, text=response, context=reference)]
+        questions = [self._check_claims(*self._response, text=response, context=reference)]
         if self.mode != "precision":
-            questions.append(self._checked(*self._reference, text=reference, context=response))
-        of_response, *rest = await together(questions)
+            questions.append(self._check_claims(*self._reference, text=reference, context=response))
+        of_response, *rest = await ask_concurrently(questions)
         explanation = f"The answer, against the reference: {of_response}"
         precision = ratio(of_response.supported, len(of_response.claims))
         if not rest:
@@ -157,7 +157,7 @@ class FactualCorrectness(JudgedMetric):
             explanation=f"{explanation}\nThe reference, against the answer: {of_reference}",
         )
 
-    def _value(self, precision: float, response: _Checked, reference: _Checked) -> float | None:
+    def _value(self, precision: float, response: _CheckedClaims, reference: _CheckedClaims) -> float | None:
         """Return recall or F-beta; None if it is undefined."""
         if not reference.claims and (self.recall == "claims" or not response.claims):
             return None
@@ -168,16 +168,18 @@ class FactualCorrectness(JudgedMetric):
             recall = ratio(response.supported, response.supported + unsupported)
         return recall if self.mode == "recall" else f_beta(precision, recall, beta=self.beta)
 
-    async def _checked(self, decompose: Step[Claims], verify: Step[Verdicts], *, text: str, context: str) -> _Checked:
+    async def _check_claims(
+        self, decompose: Step[Claims], verify: Step[Verdicts], *, text: str, context: str
+    ) -> _CheckedClaims:
         claims = (await self.ask(decompose, {"response": text})).claims
         if not claims:
-            return _Checked((), Aligned((), 0))
+            return _CheckedClaims((), Aligned((), 0))
         verdicts = await self.ask(verify, {"context": context, "statements": claims})
-        return _Checked(tuple(claims), align(claims, verdicts.statements))
+        return _CheckedClaims(tuple(claims), align(claims, verdicts.statements))
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedClaims:
     """The claims of one text, and which of these claims the other text supports."""
 
     claims: tuple[str, ...]

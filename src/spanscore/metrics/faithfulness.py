@@ -18,7 +18,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
+from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, load_entailment_classifier
 from spanscore.protocols import Judge
 
 
@@ -72,8 +72,8 @@ class Faithfulness(JudgedMetric):
 
 Classifier: TypeAlias = Callable[[Pairs], Sequence[float] | Awaitable[Sequence[float]]]
 
-_THRESHOLD = 0.5
-"""A statement with a higher probability counts as supported."""
+_SUPPORTED_ABOVE = 0.5
+"""Probability above which a statement counts as supported."""
 
 
 class PairScores(BaseModel):
@@ -147,7 +147,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         if classifier is None and is_offline(self._judge):
             classifier = judged_pairs(self._judge)
-        self._classifier = classifier or cast("Classifier", entailment(model, device=device))
+        self._classifier = classifier or cast("Classifier", load_entailment_classifier(model, device=device))
         self.model = model if classifier is None else getattr(classifier, "__qualname__", type(classifier).__qualname__)
         self._batch_size = batch_size
         self._calls = BlockingCalls(1)
@@ -167,7 +167,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
         for start in range(0, len(statements), self._batch_size):  # in sequence, because all calls share one processor
             pairs = [(context, statement) for statement in statements[start : start + self._batch_size]]
             probabilities += await self._classify(pairs)
-        supported = sum(probability > _THRESHOLD for probability in probabilities)
+        supported = sum(probability > _SUPPORTED_ABOVE for probability in probabilities)
         rows = zip(statements, probabilities, strict=True)
         explanation = "\n".join(f"{probability:.2f} {statement}" for statement, probability in rows)
         return Finding(value=supported / len(statements), explanation=explanation)

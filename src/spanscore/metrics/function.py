@@ -70,17 +70,16 @@ def _scale_of(
             raise ConfigurationError(f"{name}: scale and categories are both given; give one of them")
         return categorical(name, () if categories is None else categories, bad)
     returned = getattr(function, "__annotations__", {}).get("return")
-    if _is_text(returned) and (scale is None or not scale.categories):
+    if _returns_text(returned) and (scale is None or not scale.categories):
         raise ConfigurationError(
             f"{name} returns a text: write @metric(categories=['refund', 'other']) with its words, or return a number, a "
             "bool, None, a Finding or a Score"
         )
-    is_binary = returned in (bool, "bool")
-    return scale or (BINARY if is_binary else UNIT_INTERVAL)
+    return scale or (BINARY if returned in (bool, "bool") else UNIT_INTERVAL)
 
 
-def _is_text(returned: Any) -> bool:
-    """Whether a return annotation has a text. Under ``from __future__ import annotations`` an annotation is a string."""
+def _returns_text(returned: Any) -> bool:
+    """Whether a return annotation contains a text. Under ``from __future__ import annotations`` an annotation is a string."""
     if isinstance(returned, str):
         return any(part.strip() == "str" or part.strip().startswith("Literal[") for part in returned.split("|"))
     if get_origin(returned) in (Literal, Union, UnionType):
@@ -115,18 +114,19 @@ def metric(
     categories: Sequence[str] | None = None,
     bad: Sequence[str] = (),
 ) -> Any:
-    """Make a function ``sample → number, bool, category, None, Finding or Score`` a metric. None means that it has no value
-    (``no_value``).
+    """Make a function of a sample a metric.
+
+    The function returns a number, a bool, a category, a Finding, a Score, or None (outcome ``no_value``).
 
     Args:
         name: name of the metric in its scores; None: the name of the function.
-        requires: fields of a single-turn sample; or ``{"single_turn": […], "multi_turn": […]}`` by kind. A sample of
-            the other kind, or without the fields, never reaches the function.
+        requires: fields of a single-turn sample; or ``{"single_turn": […], "multi_turn": […]}``. The function is not called
+            for a sample of another kind, or without these fields.
         scale: scale of the values. None = pass or fail for a function annotated ``-> bool``, else [0, 1] with higher better.
         pass_at: lowest quality that passes; None: the scale's own.
         version: raise it when the function changes. The source text is not part of the version, because a new comment would
             then start a new evaluator version.
-        cpu_bound: whether the function computes or blocks, so that it runs off the loop. None: True, but False if it is async.
+        cpu_bound: whether the function computes or blocks, so that it must not run on the loop. None: True unless it is async.
         categories: the words that the function returns, 2 to 50, as in ``Scale``; needed by a function that returns a text.
             None: the function returns no text.
         bad: categories with quality 0; the others have 1. Empty: the categories have no quality, and no pass or fail.

@@ -17,10 +17,10 @@ from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.schema_jsonschema_referencing import schema_check
 from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.tool_calls import alike
+from spanscore.metrics.tool_calls import are_equal
 from spanscore.samples.tool_calls import calls_in, match_results
 
-_TRIES = 2
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class CallMetric(JudgedMetric):
             return {}
         listed = [{"call": made.number, "tool": made.call.name, "args": made.call.args} for made in calls]
         evidence = {"user_input": sample.messages(), **more, "calls": listed}
-        for attempt in range(_TRIES):
+        for attempt in range(_ATTEMPTS):
             answer = await self.ask(step, evidence, vote_index=attempt)
             by_number = {row.call: row for row in reversed(answer.calls)}
             lacking = [made.number for made in calls if made.number not in by_number]
@@ -122,7 +122,7 @@ class CallMetric(JudgedMetric):
         raise JudgeUnparseable(f"the judge gave no verdict on {len(lacking)} of {len(calls)} calls")
 
 
-def faults(calls: Iterable[MadeCall], rows: Mapping[int, CallVerdict]) -> list[str]:
+def fault_lines(calls: Iterable[MadeCall], rows: Mapping[int, CallVerdict]) -> list[str]:
     """Return a line for each call with verdict 0: the call, and the judge's reason."""
     bad = [(made, rows[made.number]) for made in calls if not rows[made.number].verdict]
     return [f"{made}: {row.reason}" if row.reason else str(made) for made, row in bad]
@@ -176,7 +176,7 @@ class ToolSelection(CallMetric):
         if sample.tools is not None:
             tools = [tool.model_dump(include={"name", "description"}, exclude_none=True) for tool in sample.tools]
         rows = await self.ask_about(calls, JUDGE_SELECTION, sample, {"tools": tools})
-        wrong = faults(calls, rows)
+        wrong = fault_lines(calls, rows)
         lines = [f"{len(calls) - len(wrong)} of {len(calls)} calls used the right tool."]
         if tools is None:
             lines.append("The tools on offer are unknown: judged by the conversation alone.")
@@ -248,7 +248,7 @@ class ToolArguments(CallMetric):
         valid = [made for made in calls if made.number not in invalid]
         more = {"tools": _definitions(valid, tools) or None}
         rows = await self.ask_about(valid, JUDGE_ARGUMENTS, sample, more)
-        wrong = [*invalid.values(), *faults(valid, rows)]
+        wrong = [*invalid.values(), *fault_lines(valid, rows)]
         lines = [f"{len(calls) - len(wrong)} of {len(calls)} calls had right arguments."]
         if unchecked:
             lines.append(f"Without a usable schema: {', '.join(sorted(unchecked))}.")
@@ -276,7 +276,7 @@ def _check_schemas(
 
 
 def _check_tool(metric: str, tool: ToolDefinition | None, calls: Sequence[MadeCall]) -> dict[int, str] | None:
-    """Return number of a call → its fault by the tool's schema; None without a schema that can be used."""
+    """Return number of a call → its fault by the tool's schema; None without a usable schema."""
     if tool is None or tool.parameters is None:
         return None
     try:
@@ -334,7 +334,7 @@ class StepEfficiency(CallMetric):
         repeats = _repeats(calls)
         others = [made for made in calls if made.number not in repeats]
         rows = await self.ask_about(others, JUDGE_STEPS, sample, {})
-        needless = [*repeats.values(), *faults(others, rows)]
+        needless = [*repeats.values(), *fault_lines(others, rows)]
         line = f"{len(needless)} of {len(calls)} calls were needless."
         return Finding(value=1 - len(needless) / len(calls), explanation="\n".join([line, *needless]))
 
@@ -351,7 +351,7 @@ def _repeats(calls: Sequence[MadeCall]) -> dict[int, str]:
 
 def _is_repeat(made: MadeCall, earlier: MadeCall) -> bool:
     same = made.turn == earlier.turn and made.call.name == earlier.call.name and made.result == earlier.result
-    return same and alike(made.call.args, earlier.call.args)
+    return same and are_equal(made.call.args, earlier.call.args)
 
 
 class RecoveryVerdict(CallVerdict):
@@ -385,9 +385,9 @@ _MAY_HAVE_FAILED: Final = re.compile(
     r"|indisponible|no (?:se pudo|encontrad|disponible)|fall[oó]|inv[aá]lid",
     re.IGNORECASE,
 )
-"""Forms of a result that may report a failure; the judge decides. Results without any are no failures."""
+"""Words of results that may report a failure; the judge decides. Any other result is no failure."""
 _BEGINNING: Final = 1_000
-"""Number of leading characters of a result that are searched: an error stands in front."""
+"""Number of leading characters of a result that are searched, because an error is at the beginning."""
 
 
 class ErrorRecovery(CallMetric):
@@ -424,7 +424,7 @@ class ErrorRecovery(CallMetric):
         failed = [made for made in suspects if rows[made.number].failed]
         if not failed:
             return Finding(value=None, reason="no tool call failed")
-        ignored = faults(failed, rows)
+        ignored = fault_lines(failed, rows)
         line = f"The agent went on sensibly after {len(failed) - len(ignored)} of {len(failed)} failed calls."
         return Finding(value=1 - len(ignored) / len(failed), explanation="\n".join([line, *ignored]))
 

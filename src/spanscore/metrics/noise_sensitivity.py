@@ -10,7 +10,7 @@ from spanscore.core.prompt import Passages
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Scale
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
+from spanscore.metrics.kit.judged import JudgedMetric, ask_concurrently, refuse_unknown
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
@@ -91,7 +91,7 @@ class NoiseSensitivity(JudgedMetric):
         """Extract the statements of the reference and the answer, then verify them against each context."""
         if empty := [field for field in self.requires["single_turn"] if not getattr(sample, field)]:
             return Finding(value=None, reason=f"{' and '.join(empty)} is empty")
-        reference, response = await together(
+        reference, response = await ask_concurrently(
             self._statements(step, sample.user_input, text)
             for step, text in ((EXTRACT_REFERENCE, sample.reference), (EXTRACT_RESPONSE, sample.response))
         )
@@ -103,8 +103,8 @@ class NoiseSensitivity(JudgedMetric):
             verdicts.append(self._verdicts(VERIFY_REFERENCE, context, reference))
             verdicts.append(self._verdicts(VERIFY_RESPONSE, context, response))
         verdicts.append(self._verdicts(VERIFY_AGAINST_REFERENCE, sample.reference or "", response))
-        *by_context, truth = await together(verdicts)
-        return self._finding(response, by_context[::2], by_context[1::2], truth)
+        *by_context, truth = await ask_concurrently(verdicts)
+        return self._to_finding(response, by_context[::2], by_context[1::2], truth)
 
     async def _statements(self, step: Step[Any], question: str | None, text: str | None) -> list[str]:
         answer = await self.ask(step, {"question": question, "answer": text})
@@ -115,7 +115,7 @@ class NoiseSensitivity(JudgedMetric):
         answer = await self.ask(step, {"context": context, "statements": statements})
         return align(statements, answer.statements)
 
-    def _finding(
+    def _to_finding(
         self, statements: Sequence[str], reference: list[Aligned], response: list[Aligned], truth: Aligned
     ) -> Finding:
         """Return the score that follows from the verdicts.
@@ -129,11 +129,9 @@ class NoiseSensitivity(JudgedMetric):
         relevant = [aligned.supported > 0 for aligned in reference]
         noisy_statements = []
         for index, statement in enumerate(statements):
-            supporting_is_relevant = [
-                is_relevant for is_relevant, aligned in zip(relevant, response, strict=True) if aligned.supports(index)
-            ]
-            has_relevant = any(supporting_is_relevant)
-            is_noise = has_relevant if self.mode == "relevant" else bool(supporting_is_relevant) and not has_relevant
+            verdicts = zip(relevant, response, strict=True)
+            supporting = {is_relevant for is_relevant, aligned in verdicts if aligned.supports(index)}
+            is_noise = True in supporting if self.mode == "relevant" else supporting == {False}
             if is_noise and not truth.supports(index):
                 noisy_statements.append(statement)
         lines = [

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Votes
 from spanscore.judges.embeddings import embedder_name
-from spanscore.metrics.kit.averages import COSINE, NO_LENGTH, compared, wanted_embedder
+from spanscore.metrics.kit.averages import COSINE, NO_WORDS, cosine, make_embedder
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
-from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, votes_wanted
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, check_votes
 
 Noncommittal = Literal["all", "majority", "any"]
 NONCOMMITTAL = "The answer is noncommittal."
@@ -89,10 +89,10 @@ class ResponseRelevancy(JudgedMetric):
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         refuse_unknown(name, "noncommittal", noncommittal, Noncommittal)
-        self._embedder = wanted_embedder(name, embeddings, self._judge)
+        self._embedder = make_embedder(name, embeddings, self._judge)
         self.embeddings = embedder_name(self._embedder)
         self.noncommittal = noncommittal
-        self.votes = votes_wanted(strictness)
+        self.votes = check_votes(strictness)
 
     def beginning(self, kind: str) -> tuple[str, int]:
         """Return the response, as the judge is not shown the question."""
@@ -103,29 +103,28 @@ class ResponseRelevancy(JudgedMetric):
         evidence = {"response": sample.response}
         guesses = await ask_votes(lambda i: self.ask(GENERATE_QUESTION, evidence, vote_index=i), self.votes)
         votes = Votes(requested=self.votes, received=len(guesses))
-        asking = [guess for guess in guesses if guess.question.strip()]
-        if not asking:
+        usable = [guess for guess in guesses if guess.question.strip()]
+        if not usable:
             return Finding(value=None, reason="the judge found no question that the answer answers", votes=votes)
-        avoiding = sum(guess.noncommittal != 0 for guess in asking)
-        if avoiding >= {"all": len(asking), "majority": len(asking) // 2 + 1, "any": 1}[self.noncommittal]:
+        noncommittal_count = sum(guess.noncommittal != 0 for guess in usable)
+        if noncommittal_count >= {"all": len(usable), "majority": len(usable) // 2 + 1, "any": 1}[self.noncommittal]:
             return Finding(value=0.0, explanation=NONCOMMITTAL, votes=votes)
-        questions = [guess.question for guess in asking]
-        own_question = sample.user_input or ""
-        own, *others = await self._embedder.embed([own_question, *questions])
-        cosines = [compared(self._embedder, own, other) for other in others]
-        measured = [near for near in cosines if near is not None]
-        if len(measured) < len(cosines):
-            return Finding(value=None, reason=NO_LENGTH, votes=votes)
-        return Finding(
-            value=sum(measured) / len(measured), explanation=_explained(own_question, questions, measured), votes=votes
-        )
+        questions = [guess.question for guess in usable]
+        real_question = sample.user_input or ""
+        real_vector, *vectors = await self._embedder.embed([real_question, *questions])
+        cosines = [cosine(self._embedder, real_vector, vector) for vector in vectors]
+        values = [value for value in cosines if value is not None]
+        if len(values) < len(cosines):
+            return Finding(value=None, reason=NO_WORDS, votes=votes)
+        explanation = _explain(real_question, questions, values)
+        return Finding(value=sum(values) / len(values), explanation=explanation, votes=votes)
 
 
-def _explained(text: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
+def _explain(real_question: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
     """Return an explanation: the guessed questions, each once, and the question that was asked."""
-    of_guess = dict(zip(guesses, cosines, strict=True))
-    answered = ", ".join(f"“{_one_line(guess)}” (cosine {near:.2f})" for guess, near in of_guess.items())
-    return f"The answer answers: {answered}; the question was: “{_one_line(text)}”"
+    cosine_of = dict(zip(guesses, cosines, strict=True))
+    answered = ", ".join(f"“{_one_line(guess)}” (cosine {value:.2f})" for guess, value in cosine_of.items())
+    return f"The answer answers: {answered}; the question was: “{_one_line(real_question)}”"
 
 
 def _one_line(text: str) -> str:

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from spanscore.core.prompt import Passages
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.metrics.kit.averages import average_precision
+from spanscore.metrics.kit.averages import average_precision, reaches
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
-from spanscore.metrics.kit.judged import JudgedMetric, NamedMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, NamedMetric, ask_concurrently
 from spanscore.metrics.kit.statements import key_of
 from spanscore.metrics.kit.step import Step
 
@@ -53,7 +53,7 @@ class _LLMContextPrecision(JudgedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Judge each context separately, all concurrently."""
         shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}
-        verdicts = await together(
+        verdicts = await ask_concurrently(
             self.ask(JUDGE_CONTEXT, {**shown, "context": Passages.of([context])})
             for context in sample.retrieved_contexts or ()
         )
@@ -254,7 +254,7 @@ class ContextEntityRecall(JudgedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Let the judge list the entities of the reference and of the contexts, then compare the lists."""
         context = Passages.of(sample.retrieved_contexts)
-        listed = await together(
+        listed = await ask_concurrently(
             self.ask(step, {"text": text})
             for step, text in ((EXTRACT_ENTITIES_REFERENCE, sample.reference), (EXTRACT_ENTITIES_CONTEXTS, context))
         )
@@ -342,10 +342,6 @@ def _ids(sample: SingleTurnSample) -> tuple[set[str], set[str]]:
     return set(map(str, retrieved)), set(map(str, reference))
 
 
-_SLACK = 1e-9
-"""Tolerance of the threshold: a similarity is a quotient, and rounding may put an equal one below the threshold."""
-
-
 class _ContextStrings(NamedMetric):
     """Base class of the two metrics by string similarity: fields, threshold and distance."""
 
@@ -369,7 +365,7 @@ class _ContextStrings(NamedMetric):
 
     def _has_match(self, text: str, others: Iterable[str]) -> bool:
         """Return whether the similarity of ``text`` to one of ``others`` reaches the threshold."""
-        return any(self._similarity(other, text) >= self.threshold - _SLACK for other in others)
+        return any(reaches(self._similarity(other, text), self.threshold) for other in others)
 
 
 class NonLLMContextPrecisionWithReference(_ContextStrings):

@@ -11,7 +11,7 @@ from spanscore.errors import MissingExtraError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric, refuse_unknown
 
-_KNOWN = re.compile(r"[a-z0-9]")
+_WORD_SIGN = re.compile(r"[a-z0-9]")
 RougeType = Literal["rouge1", "rougeL"]
 RougeMode = Literal["fmeasure", "precision", "recall"]
 
@@ -82,5 +82,5 @@ class Rouge(NamedMetric):
 
 def _has_words(text: str) -> bool:
     """Whether a text has a word for rouge-score, which keeps ``a`` to ``z`` and digits of the lower-case text."""
-    matches = _KNOWN.findall(text.lower())
+    matches = _WORD_SIGN.findall(text.lower())
     return bool(matches) and (any(map(str.isalpha, matches)) or not any(map(str.isalpha, text)))

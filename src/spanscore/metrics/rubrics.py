@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel
 
 from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding, kind_of
-from spanscore.metrics.kit.condition import checked_condition
+from spanscore.metrics.kit.condition import check_condition
 from spanscore.metrics.kit.graded import (
     ALL_FIELDS,
     Bounds,
     Fields,
     GradedMetric,
-    bounded,
+    ask_majority,
     bounds_of,
-    bounds_wanted,
+    check_bounds,
     evidence_of,
     grades_of,
-    ordinal,
-    voted,
+    ordinal_scale,
+    restrict_score,
 )
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import OwnPrompts, Step, odd
+from spanscore.metrics.kit.step import OwnPrompts, Step, odd_votes
 
 DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
     {
@@ -62,17 +62,15 @@ def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
 def _build_output_model(rubrics: Mapping[str, str], bounds: Bounds) -> type[Feedback]:
     """Return the output model. The grade must be described by the rubric, or lie in the user's range."""
     described = bounds_of(rubrics)
-    if bounds is None:
-        return bounded(
-            Feedback, described, describes_bounds=False, only=grades_of(rubrics)
-        )  # the described grades already show the range
-    return bounded(Feedback, bounds, describes_bounds=bounds != described)
+    if bounds is None:  # the prompt contains the rubric, so the schema does not describe the range
+        return restrict_score(Feedback, described, describes_bounds=False, only=grades_of(rubrics))
+    return restrict_score(Feedback, bounds, describes_bounds=bounds != described)
 
 
 SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
     name="score_rubric",
     instruction='Which grade under "rubrics" fits the rest of the evidence best (score), and why (feedback, a sentence)?',
-    output=bounded(Feedback, None),
+    output=restrict_score(Feedback, None),
 )
 
 
@@ -142,10 +140,10 @@ class Rubrics(GradedMetric):
         required_columns: Fields | None = None,
         bundle: bool = False,
     ) -> None:
-        grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
-        bounds = bounds_wanted(name, range)
-        self.questions = (replace(_score_rubric(grades, bounds), applies_when=checked_condition(name, applies_when)),)
-        self.scale = ordinal(bounds or bounds_of(grades))
+        grades = _check_rubrics(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
+        bounds = check_bounds(name, range)
+        self.questions = (replace(_score_rubric(grades, bounds), applies_when=check_condition(name, applies_when)),)
+        self.scale = ordinal_scale(bounds or bounds_of(grades))
         super().__init__(
             judge,
             name=name,
@@ -156,7 +154,7 @@ class Rubrics(GradedMetric):
             bundle=bundle,
         )
         self.rubrics = grades
-        self.votes = odd(strictness)
+        self.votes = odd_votes(strictness)
 
 
 class InstanceRubrics(JudgedMetric):
@@ -209,14 +207,14 @@ class InstanceRubrics(JudgedMetric):
         pass_at: float | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
-        bounds = bounds_wanted(name, range)
-        self.scale = ordinal(bounds)
+        bounds = check_bounds(name, range)
+        self.scale = ordinal_scale(bounds)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
-        self.votes = odd(strictness)
+        self.votes = odd_votes(strictness)
         self._bounds = bounds
 
     @property
-    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+    def _shown_fields(self) -> Mapping[str, tuple[str, ...]]:
         return ALL_FIELDS
 
     async def measure(self, sample: Sample) -> Finding:
@@ -225,15 +223,15 @@ class InstanceRubrics(JudgedMetric):
         if not rubrics:
             return Finding(value=None, reason="the sample's rubric has no grades")
         bounds = self._bounds or bounds_of(rubrics)
-        own = cast("Step[Feedback]", self.steps["score_rubric"])
-        step = replace(own, output=_build_output_model(rubrics, self._bounds))
+        # The step has the grades of this sample, so ``ask`` of the step is called, not ``self.ask``.
+        step = replace(self.steps["score_rubric"], output=_build_output_model(rubrics, self._bounds))
         evidence = {**evidence_of(sample, ALL_FIELDS[kind_of(sample)]), "rubrics": rubrics}
-        finding = await voted(lambda index: step.ask(self._judge, evidence, vote_index=index), self.votes)
-        return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
+        finding = await ask_majority(lambda index: step.ask(self._judge, evidence, vote_index=index), self.votes)
+        return replace(finding, scale=replace(self.scale, range=ordinal_scale(bounds).range))
 
 
-def _checked(name: str, rubrics: Any) -> dict[str, str]:
-    """Return rubrics as a plain dict."""
+def _check_rubrics(name: str, rubrics: Any) -> dict[str, str]:
+    """Return the user's parameter ``rubrics``, checked, as a dict."""
     if not isinstance(rubrics, Mapping) or not rubrics or not all(isinstance(text, str) for text in rubrics.values()):
         raise ConfigurationError(f"{name}: rubrics are a map of grades, such as {{'score1_description': 'Wrong.'}}")
     return {str(key): text for key, text in rubrics.items()}

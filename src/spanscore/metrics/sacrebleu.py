@@ -49,7 +49,8 @@ class Bleu(NamedMetric):
         super().__init__(name=name, pass_at=pass_at)
         self.kwargs = dict(kwargs or {})
         settings = {"effective_order": True, **self.kwargs}
-        settings["effective_order"] = settings.pop("use_effective_order", settings["effective_order"])
+        if "use_effective_order" in settings:  # the name of this parameter in sacrebleu's functions, and so in ragas
+            settings["effective_order"] = settings.pop("use_effective_order")
         try:
             self._bleu = _sacrebleu().BLEU(**settings)
         except (TypeError, AssertionError) as error:

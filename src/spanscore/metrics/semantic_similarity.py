@@ -10,15 +10,12 @@ from spanscore.core.score import BINARY
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.langchain.client import BlockingCalls
-from spanscore.metrics.kit.averages import COSINE, NO_LENGTH, similarity, wanted_embedder
+from spanscore.metrics.kit.averages import COSINE, NO_WORDS, make_embedder, reaches, text_cosine
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as loaded
+from spanscore.metrics.kit.sentence_transformers_pairs import load_cross_encoder
 
 CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
-
-_TOLERANCE = 1e-9
-"""Tolerance of the threshold, so that rounding does not decide whether a similarity reaches it."""
 
 
 class SemanticSimilarity(NamedMetric):
@@ -70,10 +67,10 @@ class SemanticSimilarity(NamedMetric):
         super().__init__(name=name, pass_at=pass_at)
         self.threshold = threshold
         if cross_encoder is None:
-            self._embedder = wanted_embedder(name, embeddings)
+            self._embedder = make_embedder(name, embeddings)
             self.embeddings = embedder_name(self._embedder)
         self.cross_encoder = cross_encoder
-        self._encoder = loaded(cross_encoder) if isinstance(cross_encoder, str) else cross_encoder
+        self._encoder = load_cross_encoder(cross_encoder) if isinstance(cross_encoder, str) else cross_encoder
         self._calls = BlockingCalls(1)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
@@ -81,17 +78,16 @@ class SemanticSimilarity(NamedMetric):
         reference, response = sample.reference or "", sample.response or ""
         value = await self._similarity_of(reference, response)
         if value is None:
-            return Finding(value=None, reason=NO_LENGTH)
+            return Finding(value=None, reason=NO_WORDS)
         if self.threshold is None:
             return Finding(value=value)
-        reached = value >= self.threshold - _TOLERANCE
         explanation = f"The similarity is {value:.3f}; the threshold is {self.threshold:g}."
-        return Finding(value=float(reached), explanation=explanation)
+        return Finding(value=float(reaches(value, self.threshold)), explanation=explanation)
 
     async def _similarity_of(self, reference: str, response: str) -> float | None:
         encoder = self._encoder
         if encoder is None:
-            return await similarity(self._embedder, reference, response)
+            return await text_cosine(self._embedder, reference, response)
         pairs = [(reference, response)]
         scores = await self._calls.on_a_thread(lambda: list(encoder(pairs)))
         if len(scores) != 1:

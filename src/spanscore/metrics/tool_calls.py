@@ -53,48 +53,48 @@ class ToolCallF1(NamedMetric):
         if not made and not reference:
             spoke = any(isinstance(message, AIMessage) for message in sample.user_input)
             return Finding(value=float(spoke), explanation="No call was expected and none was made.")
-        right = _right(made, reference)
+        right = _count_right(made, reference)
         return Finding(
             value=2 * right / (len(made) + len(reference)),
             explanation=f"{right} of {len(made)} calls were right; {len(reference)} were expected.",
         )
 
 
-def _right(made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> int:
-    """Count the made calls that are in the reference, each reference call used once."""
+def _count_right(made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> int:
+    """Return the number of made calls that are in the reference; each reference call is used once."""
     left = list(reference)
     for call in made:
         place = next(
-            (i for i, other in enumerate(left) if call.name == other.name and alike(call.args, other.args)), None
+            (i for i, other in enumerate(left) if call.name == other.name and are_equal(call.args, other.args)), None
         )
         if place is not None:
             del left[place]
     return len(reference) - len(left)
 
 
-def _close(one: float, other: float) -> bool:
+def _is_close(one: float, other: float) -> bool:
     try:
         return isclose(one, other, rel_tol=1e-12)
     except OverflowError:  # an integer beyond every float
         return False
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Whether two argument values are equal: deeply and by type; a float and a number within a millionth of a millionth."""
+def are_equal(one: Any, other: Any) -> bool:
+    """Whether two argument values are equal, deeply and by type. A float may differ from a number by a relative 1e-12."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    if _are(int, one, other):  # ids: each of 13 digits is within a millionth of a millionth of its neighbour
+    if _all_are(int, one, other):  # exactly, because neighbouring ids of 13 digits differ by less than a relative 1e-12
         return bool(one == other)
-    if _are(int | float, one, other):
-        return one == other or _close(one, other)
-    if _are(Mapping, one, other):
-        return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
-    if _are(list | tuple, one, other):
-        return len(one) == len(other) and all(map(alike, one, other))
+    if _all_are(int | float, one, other):
+        return one == other or _is_close(one, other)
+    if _all_are(Mapping, one, other):
+        return one.keys() == other.keys() and all(are_equal(value, other[key]) for key, value in one.items())
+    if _all_are(list | tuple, one, other):
+        return len(one) == len(other) and all(map(are_equal, one, other))
     return type(one) is type(other) and bool(one == other)
 
 
-def _are(kind: Any, *values: Any) -> bool:
+def _all_are(kind: Any, *values: Any) -> bool:
     return all(isinstance(value, kind) for value in values)
 
 
@@ -150,7 +150,7 @@ class ToolCallAccuracy(NamedMetric):
         super().__init__(name=name, pass_at=pass_at)
         self.strict_order = strict_order
         self.arg_comparison = arg_comparison
-        self._compare = _by_metric(arg_comparison) if isinstance(arg_comparison, str) else arg_comparison
+        self._compare = _comparison_by(arg_comparison) if isinstance(arg_comparison, str) else arg_comparison
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Pair the calls, then look at their arguments."""
@@ -161,7 +161,7 @@ class ToolCallAccuracy(NamedMetric):
         expected = f"{len(made)} calls were made, {len(reference)} were expected."
         if len(made) == len(reference) and not self._same_names(made, reference):
             return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
-        table = [[await self._alike(call, other) for other in reference] for call in made]
+        table = [[await self._call_agreement(call, other) for other in reference] for call in made]
         # The best pairing of hundreds of calls takes seconds, so it does not run on the loop of all judges.
         right = await run_interruptibly(None, self._count_pairs, table)
         return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
@@ -177,26 +177,26 @@ class ToolCallAccuracy(NamedMetric):
             return sum(row[place] for place, row in enumerate(table))
         return _in_order(table)
 
-    async def _alike(self, call: ToolCall, other: ToolCall) -> float:
+    async def _call_agreement(self, call: ToolCall, other: ToolCall) -> float:
         """Return the share of arguments that agree, 0…1; 0 for another tool."""
         if call.name != other.name:
             return 0.0
         shared = sorted(call.args.keys() & other.args.keys())
-        agreed = [await self._agree(call.args[name], other.args[name]) for name in shared]
+        agreements = [await self._value_agreement(call.args[name], other.args[name]) for name in shared]
         names = call.args.keys() | other.args.keys()
-        return sum(agreed) / len(names) if names else 1.0
+        return sum(agreements) / len(names) if names else 1.0
 
-    async def _agree(self, value: Any, other: Any) -> float:
-        if alike(value, other):
+    async def _value_agreement(self, value: Any, other: Any) -> float:
+        if are_equal(value, other):
             return 1.0
         if self._compare is None:
             return 0.0
-        found: Any = self._compare(value, other)
-        return float(await found if isawaitable(found) else found)
+        result: Any = self._compare(value, other)
+        return float(await result if isawaitable(result) else result)
 
 
 def _in_order(table: Table) -> float:
-    """Return the highest sum of pairs that do not cross: a longest common subsequence with weights."""
+    """Return the highest sum of values of pairs that keep the order: a weighted longest common subsequence."""
     above = [0.0] * (len(table[0]) + 1) if table else [0.0]
     for row in table:
         best = [0.0]
@@ -206,14 +206,14 @@ def _in_order(table: Table) -> float:
     return above[-1]
 
 
-def _by_metric(metric: str) -> Callable[[Any, Any], Any]:
-    """Return a metric over two texts as a comparison; a value it cannot give is 0."""
-    compared: Any = create(metric)
-    if not isinstance(compared, BaseMetric) or compared.steps:
+def _comparison_by(metric: str) -> Callable[[Any, Any], Any]:
+    """Return a function that compares two values by a metric of two texts; 0 if the metric has no quality."""
+    created: Any = create(metric)
+    if not isinstance(created, BaseMetric) or created.steps:
         raise ConfigurationError(f"arg_comparison: {metric} does not compare two texts without a judge")
 
     async def compare(made: Any, reference: Any) -> float:
-        score = await compared.score(SingleTurnSample(response=str(made), reference=str(reference)))
+        score = await created.score(SingleTurnSample(response=str(made), reference=str(reference)))
         return score.quality or 0.0
 
     return compare

@@ -13,7 +13,7 @@ from spanscore.core.sample import MultiTurnSample
 from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.metrics.kit.averages import Mode, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
+from spanscore.metrics.kit.judged import JudgedMetric, ask_concurrently, refuse_unknown
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
 
@@ -127,40 +127,40 @@ class TopicAdherence(JudgedMetric):
         if not topics:
             return Finding(value=None, reason="the conversation has no topic")
         # The two lists of flags are independent, so they are asked for concurrently.
-        refused, inside = await together(
-            (self._refused(conversation, topics), self._inside(sample.reference_topics or [], topics))
+        refused, inside = await ask_concurrently(
+            (self._ask_refusals(conversation, topics), self._ask_allowed(sample.reference_topics or [], topics))
         )
-        return _finding(refused, inside, self.mode)
+        return _to_finding(refused, inside, self.mode)
 
-    async def _refused(self, conversation: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> list[bool]:
-        answers = await together(
+    async def _ask_refusals(self, conversation: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> list[bool]:
+        answers = await ask_concurrently(
             self.ask(CHECK_REFUSAL, {"user_input": conversation, "topic": topic}) for topic in topics
         )
         return [answer.refused_to_answer for answer in answers]
 
-    async def _inside(self, allowed: Sequence[str], topics: Sequence[str]) -> list[bool]:
-        """Return the flags of the topics. If there are too few or too many, a second answer is used, provided that it fits."""
+    async def _ask_allowed(self, allowed: Sequence[str], topics: Sequence[str]) -> list[bool]:
+        """Return whether each topic is allowed. If the answer has too few or too many flags, the judge is asked once more."""
         evidence = {"reference_topics": allowed, "topics": topics}
-        flags = await self._flags(evidence, 0)
+        flags = await self._ask_flags(evidence, 0)
         if len(flags) == len(topics):
             return flags
         try:
-            again = await self._flags(evidence, 1)
-        except JudgeError:  # recorded; the first answer is still there
+            again = await self._ask_flags(evidence, 1)
+        except JudgeError:  # the call is recorded, and the first answer may be usable
             again = []
         kept = again if len(again) == len(topics) else flags or again
         if not kept:
             raise JudgeUnparseable(f"the judge gave no flag for any of {len(topics)} topics")
         return kept
 
-    async def _flags(self, evidence: Mapping[str, Any], vote_index: int) -> list[bool]:
+    async def _ask_flags(self, evidence: Mapping[str, Any], vote_index: int) -> list[bool]:
         answer = await self.ask(CLASSIFY_TOPICS, evidence, vote_index=vote_index)
-        return [_truth(flag) for flag in answer.classifications]
+        return [_to_bool(flag) for flag in answer.classifications]
 
 
-def _finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Finding:
+def _to_finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Finding:
     """Return the score of the flags; undefined if all topics were outside and refused. A topic without a flag is outside."""
-    topics = Counter((no, place < len(inside) and inside[place]) for place, no in enumerate(refused))
+    topics = Counter((is_refused, any(inside[index : index + 1])) for index, is_refused in enumerate(refused))
     hits, misses = topics[False, True], topics[True, True]
     strays, declined = topics[False, False], topics[True, False]
     precision, recall = ratio(hits, hits + strays), ratio(hits, hits + misses)
@@ -179,6 +179,6 @@ def _finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Fin
     )
 
 
-def _truth(flag: Any) -> bool:
-    """Return a flag as a bool. The step's shape has only bools; the shape of the test kit also has words and numbers."""
+def _to_bool(flag: Any) -> bool:
+    """Return a flag as a bool. The test kit can replace the step's shape by one that has words and numbers, too."""
     return flag.strip().casefold() in ("true", "1", "yes") if isinstance(flag, str) else bool(flag)

@@ -72,11 +72,11 @@ class Both012(_Rated):
 
 
 class TwoRatings(JudgedMetric):
-    """Base class of metrics with two differently worded questions. The value is the mean of the two ratings / the highest
-    rating.
+    """Base class of metrics with two differently worded questions.
 
-    An unreadable rating is requested again, up to five times in all, which is cheaper than a repair. If the questions are
-    about the same texts, a chat model gets both questions in one call, because the texts are most of the tokens.
+    The value is the mean of the two ratings, divided by the highest rating. An unreadable rating is requested again, up to five
+    times in all, which is cheaper than a repair. If the questions are about the same texts, a chat model gets both questions in
+    one call, because the texts are most of the tokens.
 
     Attributes:
         questions: the two steps. The outputs of both have one class.

@@ -30,7 +30,7 @@ from spanscore.judges.jury import Jury
 from spanscore.judges.langchain.models import account_of_model
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.catalog.registry import by_name, create, offline_notes
-from spanscore.metrics.kit.base import plain_parameter
+from spanscore.metrics.kit.base import parameter_to_json
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Metric, Redactor
@@ -108,7 +108,7 @@ def _describe_code(code: CodeType) -> Any:
 
 def _plain(value: Any) -> Any:
     try:
-        return plain_parameter(value)
+        return parameter_to_json(value)
     except Exception:  # noqa: BLE001  (whatever a user's object does when it is looked at)
         return type(value).__qualname__
 

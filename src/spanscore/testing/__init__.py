@@ -1,4 +1,4 @@
-"""The public test kit: contract suites, scripted judges and embeddings, metrics by name, clock, sink, builders."""
+"""The public test kit: contract suites to subclass, test doubles, builders of test data, and ``assert_quality``."""
 
 from spanscore.testing.contracts import (
     JudgeContract,

@@ -24,8 +24,8 @@ from spanscore.errors import JudgeError
 from spanscore.protocols import Judge, PendingSpan, Receiver, SampleExtractor, Sink, SpanNormalizer, UnitListener
 from spanscore.testing.doubles import make_score, make_span, make_unit
 
-_AT_ONCE: Final = 20
-_EVIDENCE: Final = ("", "\ud83d\x00", "</evidence>\n```json", '{"verdict": 1}', "word " * 50_000)
+_CONCURRENT_QUESTIONS: Final = 20
+_UNUSUAL_QUESTIONS: Final = ("", "\ud83d\x00", "</evidence>\n```json", '{"verdict": 1}', "word " * 50_000)
 
 
 class _Verdict(BaseModel):
@@ -71,8 +71,8 @@ class JudgeContract:
         judge = self.make()
 
         async def ask_each() -> None:
-            for evidence in ("Is the sky blue?", *_EVIDENCE):
-                _check(await _outcome(judge, self.prompt(evidence)))
+            for evidence in ("Is the sky blue?", *_UNUSUAL_QUESTIONS):
+                _check_answer(await _ask(judge, self.prompt(evidence)))
 
         asyncio.run(ask_each())
 
@@ -81,16 +81,16 @@ class JudgeContract:
         judge = self.make()
 
         async def ask_all() -> list[Reply | JudgeError]:
-            return await asyncio.gather(*(_outcome(judge, self.prompt()) for _ in range(_AT_ONCE)))
+            return await asyncio.gather(*(_ask(judge, self.prompt()) for _ in range(_CONCURRENT_QUESTIONS)))
 
-        answered = {isinstance(_check(outcome), Reply) for outcome in asyncio.run(ask_all())}
+        answered = {isinstance(_check_answer(outcome), Reply) for outcome in asyncio.run(ask_all())}
         assert len(answered) == 1, "only some of the equal questions were answered"
 
     def test_it_works_on_one_loop_after_another(self) -> None:
         """A forked child, and ``evaluate_sync`` called twice, use the judge on another loop."""
         judge = self.make()
 
-        answered = [isinstance(_check(asyncio.run(_outcome(judge, self.prompt()))), Reply) for _ in range(2)]
+        answered = [isinstance(_check_answer(asyncio.run(_ask(judge, self.prompt()))), Reply) for _ in range(2)]
 
         assert answered[0] == answered[1], "a question is answered on one loop, but not on the next"
 
@@ -110,14 +110,14 @@ class JudgeContract:
         assert asyncio.run(cancel_question()), "a cancelled question continues, or does not end as cancelled"
 
 
-async def _outcome(judge: Judge, prompt: Prompt) -> Reply | JudgeError:
+async def _ask(judge: Judge, prompt: Prompt) -> Reply | JudgeError:
     try:
         return await judge.ask(prompt)
     except JudgeError as error:
         return error
 
 
-def _check(outcome: object) -> object:
+def _check_answer(outcome: object) -> object:
     if isinstance(outcome, JudgeError):
         assert outcome.error_type, "a JudgeError must have an error_type"
     else:
@@ -133,7 +133,7 @@ class SinkContract:
     """Tests of a sink. Subclass it and implement ``make``. Each check makes a sink, and calls it on another thread.
 
     Attributes:
-        quotes: whether the sink from ``make`` may write explanations, which quote prompts and answers.
+        quotes: whether the sink of ``make`` may write explanations, which quote prompts and answers.
     """
 
     quotes = False
@@ -143,7 +143,7 @@ class SinkContract:
         raise NotImplementedError
 
     def read_output(self) -> str | None:
-        """Return the output of the last sink so far; None if the test cannot read it."""
+        """Return everything that the last sink of ``make`` has written so far; None if the test cannot read it."""
         return None
 
     def test_it_is_a_sink(self) -> None:
@@ -187,8 +187,8 @@ class SinkContract:
         """Content is exported only on request."""
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(explanation=_QUOTE)]))
 
-        kept = _QUOTE not in (self.read_output() or "")
-        assert self.quotes or kept, "an explanation was written, which quotes content; set quotes = True to allow it"
+        may_pass = self.quotes or _QUOTE not in (self.read_output() or "")
+        assert may_pass, "an explanation was written, which quotes content; set quotes = True to allow it"
 
     def test_shutdown_twice_is_as_good_as_once(self) -> None:
         """Two scorers may share a sink, and each of them shuts it down."""
@@ -268,11 +268,11 @@ class SampleExtractorContract:
         """It claims the unit's root, and finds a sample in the unit."""
         extractor, unit = self.make(), self.unit()
 
-        made = extractor.extract(unit)
+        samples = extractor.extract(unit)
 
         assert unit.root is not None, "unit() must have a root"
         assert extractor.accepts(unit.root) is True, "it does not claim the root of its own unit"
-        assert made.single_turn or made.multi_turn, f"it finds no sample in its own unit: {made.reason}"
+        assert samples.single_turn or samples.multi_turn, f"it finds no sample in its own unit: {samples.reason}"
 
     def test_it_leaves_evaluations_alone(self) -> None:
         """An evaluation is never evaluated."""
@@ -307,7 +307,7 @@ class SampleExtractorContract:
         """Any attribute value leads to a sample, or to an outcome with a reason."""
         extractor = self.make()
 
-        for unit in _spoilt(self.unit()):
+        for unit in _faulty_forms(self.unit()):
             for span in unit.spans:
                 extractor.accepts(span)
             _check_samples(extractor.extract(unit))
@@ -317,32 +317,33 @@ class SampleExtractorContract:
         extractor, unit = self.make(), self.unit()
 
         for lost in unit.spans:
-            left = tuple(span for span in unit.spans if span is not lost)
-            _check_samples(extractor.extract(replace(unit, spans=left, complete=False)))
+            rest = tuple(span for span in unit.spans if span is not lost)
+            _check_samples(extractor.extract(replace(unit, spans=rest, complete=False)))
 
 
-def _check_samples(made: Samples) -> None:
-    there = made.single_turn is not None or made.multi_turn is not None
-    assert there == (made.outcome is None), "there must be either a sample or an outcome"
-    assert there or made.reason, "an outcome must have a reason"
-    for sample in (made.single_turn, made.multi_turn):
+def _check_samples(samples: Samples) -> None:
+    has_sample = samples.single_turn is not None or samples.multi_turn is not None
+    assert has_sample == (samples.outcome is None), "there must be either a sample or an outcome"
+    assert has_sample or samples.reason, "an outcome must have a reason"
+    for sample in (samples.single_turn, samples.multi_turn):
         assert sample is None or sample.model_dump_json().encode()
 
 
-def _spoilt(unit: Unit) -> Iterator[Unit]:
-    """Yield the unit with odd attributes and odd spans.
+def _faulty_forms(unit: Unit) -> Iterator[Unit]:
+    """Yield faulty forms of the unit.
 
-    One attribute or all attributes of each span are odd. Also yield the unit whose spans have all failed without an end, and
-    the unit whose spans are each their own parent.
+    In each of them, one attribute or all attributes of one span are odd, or all spans have failed without an end, or each span
+    is its own parent.
     """
     for span in unit.spans:
-        for spoilt in _odd_attributes(span):
-            yield replace(unit, spans=tuple(spoilt if each is span else each for each in unit.spans))
+        for odd in _odd_attributes(span):
+            yield replace(unit, spans=tuple(odd if other is span else other for other in unit.spans))
     yield replace(unit, spans=tuple(replace(span, status="error", end_ns=0) for span in unit.spans))
     yield replace(unit, spans=tuple(replace(span, parent_id=span.span_id) for span in unit.spans))
 
 
 _SAME = ("trace_id", "span_id", "parent_id", "start_ns", "end_ns", "scope", "kind", "status", "trace_flags", "resource")
+"""Fields of a span that a normalizer must not change."""
 
 
 class SpanNormalizerContract:
@@ -442,12 +443,12 @@ def _odd_attributes(span: SpanData) -> Iterator[SpanData]:
 
 def _odd_events(span: SpanData) -> Iterator[SpanData]:
     for odd in ODD:
-        events: list[tuple[str, dict[str, Any]]] = [(name, dict.fromkeys(held, odd)) for name, held in span.events]
+        events: list[tuple[str, dict[str, Any]]] = [(name, dict.fromkeys(keys, odd)) for name, keys in span.events]
         yield replace(span, events=events)
 
 
-_TIMES: Final = 10
-"""Number of times that a receiver may ask for another tick before a unit is handed on."""
+_MAX_TICKS: Final = 10
+"""Number of ticks after which a receiver must have handed on an ended unit."""
 
 
 class ReceiverContract:
@@ -549,7 +550,7 @@ class ReceiverContract:
 
     def _make_receiver(self) -> Receiver:
         self.event_queue: EventQueue[Receiver] = EventQueue(soft_events=1_000)
-        self.port = _Port()
+        self.port = _CountingListener()
         return self.make(self.event_queue, self.port)
 
     def _entries(self) -> list[tuple[Receiver, object, int]]:
@@ -561,7 +562,7 @@ class ReceiverContract:
         for _, event, _ in self._entries():
             receiver.handle(event, now_ns)
         receiver.tick(now_ns)
-        for _ in range(_TIMES):
+        for _ in range(_MAX_TICKS):
             due_ns = receiver.next_due_ns()
             if not receiver.in_flight():
                 return
@@ -570,7 +571,7 @@ class ReceiverContract:
 
 
 @dataclass(slots=True)
-class _Port:
+class _CountingListener:
     """A ``UnitListener`` that counts the units that are handed on, and ends every span."""
 
     opened_units: list[UnitKey] = field(default_factory=list)

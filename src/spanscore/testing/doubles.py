@@ -24,7 +24,7 @@ from spanscore.protocols import Metric
 
 
 class LooseClassifications(BaseModel):
-    """Flags of any type; a judge that applies its own schema may return such flags."""
+    """An answer with flags of any type, such as words and numbers. A judge with its own schema may return such flags."""
 
     classifications: list[Any]
 
@@ -50,23 +50,20 @@ def build_metric(
         params: parameters of the metric; ``name`` may be one.
 
     Raises:
-        ConfigurationError: unknown name or parameter.
+        ConfigurationError: the name or a parameter is unknown.
     """
     if metric == "faithfulness_with_hhem" and judge is not None:
         params.setdefault("classifier", judged_pairs(shared_judge(judge)))
-    made = create(metric, judge=judge, embeddings=embeddings, **params)
-    if loose_classification_schema and isinstance(made, BaseMetric):
-        step = made.steps["classify_topics"]
-        made.steps = {**made.steps, step.name: replace(step, output=LooseClassifications)}
-    return made
+    created = create(metric, judge=judge, embeddings=embeddings, **params)
+    if loose_classification_schema and isinstance(created, BaseMetric):
+        step = created.steps["classify_topics"]
+        created.steps = {**created.steps, step.name: replace(step, output=LooseClassifications)}
+    return created
 
 
 _ids = count(1)
-_LASTS_NS = 1_000_000_000
-"""Duration of a test span, in nanoseconds.
-
-A span lasts longer than the start times of all test spans differ from each other. Children therefore start inside their parent.
-"""
+_DURATION_NS = 1_000_000_000
+"""Duration of a test span in nanoseconds. Test spans start 1 µs after each other, so children start inside their parent."""
 
 
 def make_span(
@@ -80,7 +77,7 @@ def make_span(
         "parent_id": None,
         "name": f"{operation} test",
         "start_ns": number * 1_000,
-        "end_ns": number * 1_000 + _LASTS_NS,
+        "end_ns": number * 1_000 + _DURATION_NS,
         **fields,
     }
     return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **values)
@@ -130,11 +127,11 @@ class ManualClock:
 
 
 class ScriptedJudge:
-    """A judge with prepared answers, matched by step name and in order within a step.
+    """A judge with prepared answers. It gives the answers of the prompt's step in order.
 
     Args:
-        answers: ``{"step": name, "output": {…}}`` returns the object as JSON, ``{"step": name, "raw": text}`` the text
-            unchanged. If both are given, ``raw`` is returned. Answers to a repair have the step ``fix_output_format``.
+        answers: ``{"step": name, "output": {…}}`` returns the object as JSON, ``{"step": name, "raw": text}`` returns the text
+            unchanged. If an answer has both, ``raw`` is returned. The step of a repair is ``fix_output_format``.
         model: name of the model.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Provides ``assert_quality``, by which a test fails if answers are not good enough; the message shows the worst cases."""
+"""``assert_quality``, which fails a test if answers are not good enough; its message shows the worst cases."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def assert_quality(
         raise ConfigurationError(f"{baseline} has no rows to compare with; Result.to_jsonl writes them")
     gate = QualityBounds(rows, max_drop or {}, least or {}, max_unscored)
     result = evaluate_sync(samples, metrics)
-    held = checked(gate, result)
-    if not held.passed or held.incomplete:
-        raise AssertionError("\n".join(_describe_failures(held, result)))
+    gate_result = checked(gate, result)
+    if not gate_result.passed or gate_result.incomplete:
+        raise AssertionError("\n".join(_describe_failures(gate_result, result)))
     return result
 
 
-def _describe_failures(held: GateResult, result: Result) -> Iterable[str]:
-    for gate in held.metrics:
-        if not gate.failed and not gate.incomplete:
+def _describe_failures(gate_result: GateResult, result: Result) -> Iterable[str]:
+    for metric in gate_result.metrics:
+        if not metric.failed and not metric.incomplete:
             continue
-        yield f"{gate.metric}: {'; '.join([*gate.failed, *([gate.lacks] * gate.incomplete)])}"
-        rows = [row for row in result.rows if row.metric == gate.metric]
+        yield f"{metric.metric}: {'; '.join([*metric.failed, *([metric.lacks] * metric.incomplete)])}"
+        rows = [row for row in result.rows if row.metric == metric.metric]
         for row in sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]:
             name = f"line {row.line}" if row.id is None else str(row.id)
-            shown = row.outcome.value if row.value is None else format_value(row.value)
-            yield f"  {printable(': '.join(filter(None, [name, shown, row.explanation or row.reason])))}"
-    if held.incomplete:
+            value = row.outcome.value if row.value is None else format_value(row.value)
+            yield f"  {printable(': '.join(filter(None, [name, value, row.explanation or row.reason])))}"
+    if gate_result.incomplete:
         yield f"{LEAVE_OUT}; max_unscored= allows more"

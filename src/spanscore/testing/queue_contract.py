@@ -77,14 +77,14 @@ class QueueContract:
         """``get`` of an empty queue waits, and returns once there is a job."""
         queue, job = self.make(), a_job(1)
 
-        async def waits() -> tuple[bool, Job]:
+        async def put_later() -> tuple[bool, Job]:
             worker = asyncio.ensure_future(queue.get())
             await _turns()
-            early = worker.done()
+            returned_early = worker.done()
             self._put(queue, job)
-            return early, _as_put(await self._soon(worker))[0]
+            return returned_early, _as_put(await self._soon(worker))[0]
 
-        assert asyncio.run(waits()) == (False, job)
+        assert asyncio.run(put_later()) == (False, job)
 
     def test_a_worker_that_is_cancelled_takes_no_job_with_it(self) -> None:
         """The next worker gets the job, whether the other was cancelled before there was a job or while it was woken."""
@@ -219,17 +219,17 @@ class DurableQueueContract(QueueContract):
         assert isinstance(queue, DurableQueue)
         return queue
 
-    async def _until(self, it_is: Callable[[], bool]) -> None:
+    async def _until(self, condition: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(self.timeout_s):
-                while not it_is():  # noqa: ASYNC110  (a callback of the queue makes it true)
+                while not condition():  # noqa: ASYNC110  (a callback of the queue makes it true)
                     await asyncio.sleep(0.001)
         except TimeoutError:
             raise AssertionError("the queue did not call back") from None
 
 
 def _as_put(*jobs: Job) -> list[Job]:
-    """Return jobs in the form in which they were put: a job that another process may take has passed through storage."""
+    """Return jobs with the fields that they had when they were put. Storage between processes changes the other fields."""
     return [replace(job, taken_s=None, held_until_s=-inf, delegated=False, scored=()) for job in jobs]
 
 
@@ -240,5 +240,6 @@ def a_job(number: int) -> Job:
 
 
 async def _turns() -> None:
+    """Let the loop run other tasks."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from spanscore.config.tree import RELOADED, Configuration, ScorerSettings
 from spanscore.core.log import log_event
 from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.catalog.configured import entries_per_session
+from spanscore.metrics.catalog.configured import session_metrics
 from spanscore.wiring.build import Pipeline
 from spanscore.wiring.from_config import override, scorer_arguments
 
@@ -228,8 +228,8 @@ class Reloader:
 
     def _changes_sessions(self, settings: Configuration) -> bool:
         """Whether the configuration of session metrics has changed. It needs a restart, because conversations are open."""
-        before = [*entries_per_session(self.settings)]
-        if before != [*entries_per_session(settings)]:
+        before = session_metrics(self.settings)
+        if before != session_metrics(settings):
             return True
         rates = {name: settings.sampling.rates_of(name)[0] for name in self.pipeline.of_sessions}
         judges = [judge.model_copy(update={"budget": ()}) for judge in (self.settings.judge, settings.judge)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.averages import average_precision, beta_wanted, f_beta, f_beta_of_counts
+from spanscore.metrics.kit.averages import average_precision, check_beta, f_beta, f_beta_of_counts
 
 shares = st.floats(0, 1)
 betas = st.floats(0.01, 100)
@@ -73,8 +73,8 @@ def test_f1_of_counts_is_dice(right: int, wrong: int, missed: int) -> None:
 @pytest.mark.parametrize("beta", [0, -1.0, math.inf, math.nan, True, "1"])
 def test_a_beta_is_a_number_above_zero(beta: object) -> None:
     with pytest.raises(ConfigurationError, match="beta is"):
-        beta_wanted(beta)  # type: ignore[arg-type]
+        check_beta(beta)  # type: ignore[arg-type]
 
 
 def test_a_whole_beta_is_a_beta() -> None:
-    assert beta_wanted(2) == 2.0
+    assert check_beta(2) == 2.0

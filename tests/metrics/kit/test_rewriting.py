@@ -75,3 +75,4 @@ def test_a_judge_without_a_miss_gives_a_model_nothing_to_learn_from() -> None:
     fitted = polite(Pupil()).fit_sync(labels(60, share=0.0), demonstrations=0, candidates=2, rewriter=writer)
 
     assert (fitted.kept, fitted.candidates, writer.asked) == (False, 0, [])
+    assert "the rewriter was not called: no verdict on the 18 labels for demonstrations was wrong" in fitted.notes

@@ -140,9 +140,9 @@ def test_the_page_and_the_terminal_count_alike(seed: int, tmp_path: Path) -> Non
 
     assert top is not None
     alike = result.as_low[drop.metric]
-    among = f"one of {alike} at {top.of(drop.metric):.2f}"
+    among = f"one of {alike} at {top.quality_of(drop.metric):.2f}"
     assert (f"Its {drop.metric} is {among} in the bad stretch" in said) is (alike > 1)
-    assert (f"{drop.metric} {top.of(drop.metric):.2f} ({among}; usual:" in paper) is (alike > 1)
+    assert (f"{drop.metric} {top.quality_of(drop.metric):.2f} ({among}; usual:" in paper) is (alike > 1)
     times = result.times(top)
     assert (f"failed in {times} requests" in said) is (times > 1)
     assert (f'<span class="times">×{times}</span>' in paper) is (times > 1)
@@ -214,7 +214,7 @@ def test_what_to_open_first_is_the_worst_of_the_bad_stretch_and_is_shown_as_a_tr
     first = found().open_first()
 
     assert first is not None
-    assert (first.stretch, first.of("faithfulness")) == ("during", 0.0)
+    assert (first.stretch, first.quality_of("faithfulness")) == ("during", 0.0)
     assert first.number in {trace.number for trace in found().worst(3)}
     assert shown(100).count(first.trace_id) == 2
 

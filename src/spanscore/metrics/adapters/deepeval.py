@@ -40,8 +40,10 @@ _CONVERSATION = {
     "expected_outcome": "reference",
 }
 """Field of a ``ConversationalTestCase`` or its turns → field of a multi-turn sample."""
-_NO_NAME = frozenset({"", "Base Metric", "Base Conversational Metric"})
-_NO_PARAMETERS = ("model", "name", "async_mode", "verbose_mode")
+_BASE_NAMES = frozenset({"", "Base Metric", "Base Conversational Metric"})
+"""Names of metrics that have no name of their own; their class name is used."""
+_NOT_IN_VERSION = ("model", "name", "async_mode", "verbose_mode")
+"""Constructor arguments of DeepEval's metrics that are not parameters of the formula."""
 
 
 class DeepEvalMetric(ExternalMetric):
@@ -106,16 +108,16 @@ class DeepEvalMetric(ExternalMetric):
             raise ConfigurationError(f"a {type(metric).__name__} is no metric of DeepEval that scores samples")
         self.constants = dict(constants or {})
         own = _name(metric)
-        self._parameters = _declared(metric, conversational=isinstance(metric, BaseConversationalMetric))
+        self._parameters = _parameters_of_case(metric, conversational=isinstance(metric, BaseConversationalMetric))
         super().__init__(
             metric,
             library="deepeval",
             revision=version,
             name=name or snake(own),
             pass_at=pass_at,
-            requires=requires or self._needed(own),
+            requires=requires or self._required_fields(own),
             scale=scale or _scale(metric),
-            parameters=parameters_of(metric, but=_NO_PARAMETERS),
+            parameters=parameters_of(metric, exclude=_NOT_IN_VERSION),
             judge_model=str(getattr(metric, "evaluation_model", None) or ""),
         )
         base = BaseConversationalMetric if isinstance(metric, BaseConversationalMetric) else BaseMetric
@@ -130,21 +132,21 @@ class DeepEvalMetric(ExternalMetric):
         metric, case = copy.copy(self._metric), self._case(sample)
         metric.verbose_mode, metric.score, metric.reason, metric.error = False, None, None, None
         measure = metric.measure if self._blocking else metric.a_measure
-        # Switches the progress display off; a user's own metric may not have the parameter.
+        # The parameter switches the progress display off. A user's own metric may not have it.
         quiet = {"_show_indicator": False} if "_show_indicator" in inspect.signature(measure).parameters else {}
-        run = self._called if self._blocking else self._awaited
+        run = self._run_blocking if self._blocking else self._run_async
         try:
             value = await run(lambda: measure(case, **quiet))
-        except MissingTestCaseParamsError:  # the field exists, because required fields were checked before: it is empty
+        except MissingTestCaseParamsError:  # no required field is missing, as they were checked before, so one is empty
             return Finding(value=None, reason="a field that the DeepEval metric requires is empty")
         if value is None:
             value = metric.score
-        if value is None and metric.error is not None:  # DeepEval's evaluate() stores an exception there
+        if value is None and metric.error is not None:  # a metric may store its exception, like DeepEval's evaluate()
             raise ValueError("DeepEval gave an error in the place of a score")
         number = None if value is None else float(value)
         return Finding(value=number, reason="DeepEval gave no score on this sample", explanation=metric.reason)
 
-    def _needed(self, own: str) -> dict[str, tuple[str, ...]]:
+    def _required_fields(self, own: str) -> dict[str, tuple[str, ...]]:
         """Return the fields of a sample that correspond to the required parameters.
 
         Raises:
@@ -157,9 +159,9 @@ class DeepEvalMetric(ExternalMetric):
                 f"{own} needs {', '.join(unknown)}, which no sample has. Give constants={{{unknown[0]!r}: …}} "
                 "if it is the same for all samples"
             )
-        given = [name for name in names if name not in self.constants]
         turns = SINGLE_TURN if fields is _SINGLE else MULTI_TURN
-        return {turns: tuple(dict.fromkeys(fields[name] for name in fields if name in given))}
+        from_sample = (fields[name] for name in fields if name in names - self.constants.keys())
+        return {turns: tuple(dict.fromkeys(from_sample))}
 
     def _case(self, sample: Sample) -> Any:
         from deepeval.test_case import ConversationalTestCase, LLMTestCase
@@ -175,18 +177,17 @@ class DeepEvalMetric(ExternalMetric):
 
 def _name(metric: Any) -> str:
     own = str(getattr(metric, "__name__", ""))
-    return type(metric).__name__ if own in _NO_NAME else own
+    return type(metric).__name__ if own in _BASE_NAMES else own
 
 
-def _declared(metric: Any, *, conversational: bool) -> tuple[Mapping[str, str], set[str]]:
+def _parameters_of_case(metric: Any, *, conversational: bool) -> tuple[Mapping[str, str], set[str]]:
     """Return the map from fields of the test case to fields of a sample, and the names of the required fields.
 
-    ``GEval`` and similar metrics take these names from the user. A user's own metric may declare none: then it needs input
-    and output.
+    Metrics such as ``GEval`` get these names from the user. A user's own metric without such names needs input and output.
     """
     declared: Any = getattr(metric, "_required_test_case_params" if conversational else "_required_params", None)
-    chosen = getattr(metric, "evaluation_params", None)
-    params = chosen or (declared if isinstance(declared, list | tuple | set) else None)
+    by_user = getattr(metric, "evaluation_params", None)
+    params = by_user or (declared if isinstance(declared, list | tuple | set) else None)
     if conversational:
         role = {"chatbot_role"} if getattr(metric, "_requires_chatbot_role", False) else set()
         return _CONVERSATION, {_value(param) for param in params or ["content"]} | role
@@ -213,14 +214,14 @@ def _direction(metric: Any) -> Direction:
     """Return ``lower`` if a copy of the metric counts 0 as a success and 1 as a failure, as some do in some releases."""
     probe = copy.copy(metric)
     probe.threshold, probe.error = 0.5, None
-    found = []
+    succeeds = []
     for score in (0.0, 1.0):
         probe.score = score
         try:
-            found.append(bool(probe.is_successful()))
+            succeeds.append(bool(probe.is_successful()))
         except Exception:  # noqa: BLE001  (a user's own metric; most are "higher")
             return "higher"
-    return "lower" if found == [True, False] else "higher"
+    return "lower" if succeeds == [True, False] else "higher"
 
 
 def _turns(messages: Sequence[Message]) -> list[Any]:
@@ -238,47 +239,48 @@ def _turns(messages: Sequence[Message]) -> list[Any]:
         else:
             open_calls += message.tool_calls or []
             if message.content:
-                turns.append(Turn(role="assistant", content=message.content, tools_called=_called(open_calls, results)))
+                calls = _deepeval_calls(open_calls, results) or None
+                turns.append(Turn(role="assistant", content=message.content, tools_called=calls))
                 open_calls, results = [], []
     if open_calls:
-        turns.append(Turn(role="assistant", content="", tools_called=_called(open_calls, results)))
+        turns.append(Turn(role="assistant", content="", tools_called=_deepeval_calls(open_calls, results)))
     return turns
 
 
 def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
     """Return the last question with its answer and the tools called in between."""
-    question, since = _since_last_question(sample.user_input)
-    calls = [*chain.from_iterable(map(calls_in, since))]
-    answers = [said.content for said in since if isinstance(said, AIMessage) and said.content]
+    question, messages = _split_last_question(sample.user_input)
+    calls = [*chain.from_iterable(map(calls_in, messages))]
+    answers = [message.content for message in messages if isinstance(message, AIMessage) and message.content]
     expected = sample.reference_tool_calls
     return {
         "input": question,
         "actual_output": answers[-1] if answers else "",
         "expected_output": sample.reference,
-        "tools_called": _called(calls, [said for said in since if isinstance(said, ToolMessage)]) or [],
-        "expected_tools": None if expected is None else _called(expected, ()) or [],
+        "tools_called": _deepeval_calls(calls, [message for message in messages if isinstance(message, ToolMessage)]),
+        "expected_tools": None if expected is None else _deepeval_calls(expected, ()),
     }
 
 
-def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+def _split_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
     """Return the last question and the messages after it; without a question, an empty text and all messages."""
-    for place in reversed(range(len(messages))):
-        if isinstance(messages[place], HumanMessage):
-            return messages[place].content, messages[place + 1 :]
+    for index in reversed(range(len(messages))):
+        if isinstance(messages[index], HumanMessage):
+            return messages[index].content, messages[index + 1 :]
     return "", messages
 
 
-def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:
-    """Return calls with their results, matched by id if the result has an id, otherwise by order; None without calls."""
-    from deepeval.test_case import ToolCall as Called
+def _deepeval_calls(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any]:
+    """Return calls in DeepEval's form, with their results, which are matched by id or, without an id, by order."""
+    from deepeval.test_case import ToolCall as DeepEvalCall
 
     by_id = {result.tool_call_id: result.content for result in results if result.tool_call_id}
     in_order = iter([result.content for result in results if not result.tool_call_id])
     return [
-        Called(
+        DeepEvalCall(
             name=call.name,
             input_parameters=dict(call.args),
             output=by_id.get(call.id) if call.id in by_id else next(in_order, None),
         )
         for call in calls
-    ] or None
+    ]

@@ -1,7 +1,7 @@
-"""Base class of the adapters, which run a metric object of another library as one of our metrics.
+"""ExternalMetric, the base class of the adapters, which run a metric object of another library as one of our metrics.
 
 An async method of such a metric may block (ragas embeds with a blocking call), so it never runs on the loop of our judges. All
-external metrics share one other loop, because a client given to two metrics belongs to the loop that first used it.
+external metrics share one other loop, because a client of two metrics belongs to the loop that first used it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.langchain.errors import causes_of, judge_error
 from spanscore.judges.score_context import suppress_tracing
-from spanscore.metrics.kit.base import plain
+from spanscore.metrics.kit.base import to_json
 from spanscore.metrics.kit.judged import NamedMetric
 
 T = TypeVar("T")
 
 _loop = LoopThread("spanscore-external", pool="spanscore-external-pool")
 
-_UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
+_UNREADABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
 """Parts of the names of exceptions that ragas, DeepEval, instructor and pydantic raise for an answer of the wrong shape."""
-_SILENT = logging.NullHandler()
-"""Keeps a library's log lines, which may quote content, from stderr if the application has not set up logging."""
+_NULL_HANDLER = logging.NullHandler()
+"""If the application has not set up logging, a library's log lines, which may quote content, do not reach stderr."""
 
 
 class ExternalMetric(NamedMetric):
@@ -51,7 +51,7 @@ class ExternalMetric(NamedMetric):
         pass_at: lowest quality that passes; None: the scale's own.
         requires: ``single_turn`` and/or ``multi_turn`` → fields.
         scale: scale of the values.
-        parameters: constructor arguments of the metric object, as plain values.
+        parameters: constructor arguments of the metric object, as JSON values.
         judge_model: name of the model that the metric calls; empty if unknown, or if the metric calls no model.
     """
 
@@ -70,7 +70,7 @@ class ExternalMetric(NamedMetric):
     ) -> None:
         self.scale = scale
         super().__init__(name=name, pass_at=pass_at)
-        logging.getLogger(library).addHandler(_SILENT)  # added once, however often
+        logging.getLogger(library).addHandler(_NULL_HANDLER)  # logging adds the same handler only once
         self.base_version = revision
         self.requires = {turns: tuple(fields) for turns, fields in requires.items()}
         self.library = f"{library} {version(library)}"
@@ -84,28 +84,28 @@ class ExternalMetric(NamedMetric):
         """Version, judge model (``none`` if empty) and number of votes, separated by ``/``."""
         return f"{self.version}/{self._judge_model or 'none'}/{self.votes}"
 
-    async def _scored(self, sample: Sample) -> Score:
-        score = await super()._scored(sample)
+    async def _score_here(self, sample: Sample) -> Score:
+        score = await super()._score_here(sample)
         return replace(score, judge_model=self._judge_model or None)
 
-    async def _awaited(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await a coroutine on the loop of external metrics, untraced. Cancelling this call cancels the coroutine there."""
+    async def _run_async(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine on the loop of external metrics, untraced. A cancellation of this call cancels the coroutine, too."""
         try:
-            return await asyncio.wrap_future(_loop.submit(_in_no_context(work)))
+            return await asyncio.wrap_future(_loop.submit(_run_untraced(work)))
         except Exception as error:
-            raise _ours(error, self.name) from error
+            raise _translate_error(error, self.name) from error
 
-    async def _called(self, call: Callable[[], T]) -> T:
-        """Run a blocking call on a thread, untraced. Cancelling this method leaves the call running on its thread."""
+    async def _run_blocking(self, call: Callable[[], T]) -> T:
+        """Run a blocking call on a thread, untraced. After a cancellation of this method, the call continues on its thread."""
 
-        def unseen() -> T:
+        def call_untraced() -> T:
             with suppress_tracing():
                 return call()
 
         try:
-            return await self._calls.on_a_thread(lambda: Context().run(unseen))
+            return await self._calls.on_a_thread(lambda: Context().run(call_untraced))
         except Exception as error:
-            raise _ours(error, self.name) from error
+            raise _translate_error(error, self.name) from error
 
 
 def snake(name: str) -> str:
@@ -114,43 +114,45 @@ def snake(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
 
 
-def parameters_of(external: Any, *, besides: Iterable[str] = (), but: Iterable[str] = ()) -> dict[str, Any]:
-    """Return constructor arguments of a metric object as plain values: attributes named like the constructor's parameters.
+def parameters_of(external: Any, *, include: Iterable[str] = (), exclude: Iterable[str] = ()) -> dict[str, Any]:
+    """Return constructor arguments of a metric object as JSON values: attributes named like the constructor's parameters.
 
     An enum becomes its value, a pydantic model its fields, a prompt its instruction and examples, a class or function its name.
-    Any other object becomes the name of its class, because a default repr has an address.
+    Any other object becomes the name of its class, because a default repr has a memory address.
 
     Args:
         external: the metric object.
-        besides: names of further attributes.
-        but: names of attributes to omit.
+        include: names of further attributes.
+        exclude: names of attributes to omit.
     """
-    names = {*inspect.signature(type(external)).parameters, *besides} - {*but}
-    return {name: plain(getattr(external, name), _of_object) for name in sorted(names) if hasattr(external, name)}
+    names = {*inspect.signature(type(external)).parameters, *include} - {*exclude}
+    return {
+        name: to_json(getattr(external, name), _object_to_json) for name in sorted(names) if hasattr(external, name)
+    }
 
 
-def _of_object(value: Any) -> Any:
+def _object_to_json(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if callable(getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return plain(value.model_dump(), _of_object)
+        return to_json(value.model_dump(), _object_to_json)
     if isinstance(getattr(value, "instruction", None), str):
-        return {"instruction": value.instruction, "examples": plain(getattr(value, "examples", []), _of_object)}
+        return {"instruction": value.instruction, "examples": to_json(getattr(value, "examples", []), _object_to_json)}
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
-async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def _run_untraced(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine untraced in an empty context, so that it cannot add to the caller's span or to DeepEval's trace."""
 
-    async def unseen() -> T:
+    async def await_untraced() -> T:
         with suppress_tracing():
             return await work()
 
-    return await asyncio.get_running_loop().create_task(unseen(), context=Context())
+    return await asyncio.get_running_loop().create_task(await_untraced(), context=Context())
 
 
-def _ours(error: Exception, name: str) -> Exception:
-    """Return a JudgeError if the judge failed; return any other error unchanged, because the metric failed, not its judge."""
+def _translate_error(error: Exception, name: str) -> Exception:
+    """Return a JudgeError if the judge failed; otherwise the error itself, because the metric failed."""
     causes = [cause for cause in causes_of(error) if isinstance(cause, Exception)]
     for cause in causes:
         if isinstance(cause, TimeoutError):
@@ -159,6 +161,6 @@ def _ours(error: Exception, name: str) -> Exception:
         if translated.error_type != JudgeError.error_type:  # the provider refused, or was not reached
             return translated
     for cause in causes:
-        if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNPARSEABLE):
+        if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNREADABLE):
             return JudgeUnparseable(f"{name}: the judge's answer could not be read ({type_name(cause)})")
     return error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +14,16 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, snake
 from spanscore.metrics.kit.averages import COSINE
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding, kind_of
+from spanscore.metrics.kit.graded import bounds_of, ordinal_scale
 
 _COSINES = frozenset({"ResponseRelevancy", "AnswerRelevancy", "AnswerSimilarity", "SemanticSimilarity"})
+"""Classes of ragas that return a cosine."""
 _LOWER_IS_BETTER = frozenset({"NoiseSensitivity"})
 _PASS_OR_FAIL = {"pass": 1.0, "fail": 0.0}
 _FIELDS = {SINGLE_TURN: tuple(SingleTurnSample.model_fields), MULTI_TURN: tuple(MultiTurnSample.model_fields)}
-_ENTRY = {SINGLE_TURN: "single_turn_ascore", MULTI_TURN: "multi_turn_ascore"}
-_NO_PARAMETERS = ("llm", "embeddings", "name", "required_columns", "_required_columns")
+_METHODS = {SINGLE_TURN: "single_turn_ascore", MULTI_TURN: "multi_turn_ascore"}
+_NOT_IN_VERSION = ("llm", "embeddings", "name", "required_columns", "_required_columns")
+"""Constructor arguments of ragas's metrics that are not parameters of the formula."""
 
 
 class RagasMetric(ExternalMetric):
@@ -81,47 +83,47 @@ class RagasMetric(ExternalMetric):
         except ImportError as error:
             raise MissingExtraError("ragas", "ragas") from error
         os.environ.setdefault(semconv.RAGAS_DO_NOT_TRACK_ENV, "true")
-        prompts = [name for name, held in vars(metric).items() if isinstance(getattr(held, "instruction", None), str)]
-        self.values = dict(values) if values is not None else _words(metric)
+        prompts = [name for name, value in vars(metric).items() if isinstance(getattr(value, "instruction", None), str)]
+        self.values = dict(values) if values is not None else _numbers_of_words(metric)
         super().__init__(
             metric,
             library="ragas",
             revision=version,
             name=name or snake(str(metric.name)),
             pass_at=pass_at,
-            requires=_declared(metric) if requires is None else requires,
+            requires=_required_fields(metric) if requires is None else requires,
             scale=scale or _scale(metric),
-            parameters=parameters_of(metric, besides=prompts, but=_NO_PARAMETERS),
+            parameters=parameters_of(metric, include=prompts, exclude=_NOT_IN_VERSION),
             judge_model=_model_name(llm if llm is not None else getattr(metric, "llm", None)),
         )
-        _begin(metric, self.name)
+        _initialise(metric, self.name)
         self._metric = metric
-        self._given = {} if llm is None else {"llm": llm}
+        self._llm_argument = {} if llm is None else {"llm": llm}
 
     async def measure(self, sample: Sample) -> Finding:
         """Convert the sample to ragas's form and score it."""
         turns = kind_of(sample)
         converted = _convert_sample(sample)
-        entry = getattr(self._metric, _ENTRY[turns], None)
-        if entry is not None:
-            return self._found(await self._awaited(lambda: entry(converted)))
+        method = getattr(self._metric, _METHODS[turns], None)
+        if method is not None:
+            return self._to_finding(await self._run_async(lambda: method(converted)))
         parameters = _parameters(self._metric)
-        fields = {field: getattr(converted, field) for field in _FIELDS[turns] if field in parameters}
-        known = {field: value for field, value in fields.items() if value is not None}
-        return self._found(await self._awaited(lambda: self._metric.ascore(**known, **self._given)))
+        values = {field: getattr(converted, field) for field in _FIELDS[turns] if field in parameters}
+        fields = {field: value for field, value in values.items() if value is not None}
+        return self._to_finding(await self._run_async(lambda: self._metric.ascore(**fields, **self._llm_argument)))
 
-    def _found(self, result: Any) -> Finding:
-        """Read a bare number, or a ``MetricResult`` with its reason."""
-        value, why = (result.value, result.reason) if hasattr(result, "value") else (result, None)
+    def _to_finding(self, result: Any) -> Finding:
+        """Return the finding for a bare number or word, or for a ``MetricResult`` with its reason."""
+        value, explanation = (result.value, result.reason) if hasattr(result, "value") else (result, None)
         if value is None:  # a decorated function raised; ragas's reason quotes the error's text
             raise ValueError("ragas gave no value")
         if isinstance(value, str):
             value = self.values[value]
-        number = float(value)
-        return Finding(value=number, reason="ragas gave nan: it has no value on this sample", explanation=why)
+        reason = "ragas gave nan: it has no value on this sample"
+        return Finding(value=float(value), reason=reason, explanation=explanation)
 
 
-def _declared(metric: Any) -> dict[str, tuple[str, ...]]:
+def _required_fields(metric: Any) -> dict[str, tuple[str, ...]]:
     """Return the required fields of a metric for each kind of sample that it accepts.
 
     Raises:
@@ -131,11 +133,13 @@ def _declared(metric: Any) -> dict[str, tuple[str, ...]]:
         raise ConfigurationError(f"{metric.__name__} is a class: give a metric made of it, with its llm")
     columns = getattr(metric, "required_columns", None)
     if isinstance(columns, Mapping):
-        needed = {turns: columns.get(turns.upper(), ()) for turns, entry in _ENTRY.items() if hasattr(metric, entry)}
+        needed = {
+            turns: columns.get(turns.upper(), ()) for turns, method in _METHODS.items() if hasattr(metric, method)
+        }
     elif callable(getattr(metric, "ascore", None)):
         parameters = _parameters(metric)
-        takes = parameters["user_input"].annotation if "user_input" in parameters else None
-        turns = MULTI_TURN if "Message" in str(takes) else SINGLE_TURN
+        input_type = parameters["user_input"].annotation if "user_input" in parameters else None
+        turns = MULTI_TURN if "Message" in str(input_type) else SINGLE_TURN
         needed = {turns: [name for name, parameter in parameters.items() if parameter.default is parameter.empty]}
     else:
         needed = {}
@@ -174,22 +178,20 @@ def _scale(metric: Any) -> Scale:
     if isinstance(allowed, tuple):
         return Scale(range=(float(allowed[0]), float(allowed[1])), direction=direction)
     if isinstance(allowed, range):
-        return Scale(kind="ordinal", range=(float(min(allowed)), float(max(allowed))), direction=direction)
+        return ordinal_scale((min(allowed), max(allowed)), direction)
     output = getattr(getattr(metric, "output_type", None), "value", None)
     if output == "binary" or (isinstance(allowed, list) and set(allowed) == set(_PASS_OR_FAIL)):
         return BINARY
     discrete = output == "discrete" or isinstance(allowed, list)
-    grades = _grades(getattr(metric, "rubrics", None))
-    return Scale(kind="ordinal", range=grades, direction=direction) if discrete else Scale(direction=direction)
+    return _scale_of_rubrics(metric, direction) if discrete else Scale(direction=direction)
 
 
-def _grades(rubrics: Any) -> tuple[float, float] | None:
-    """Return the lowest and the highest number in the keys of rubrics (``score1_description`` …); None without two."""
-    numbers = [int(matches[0]) for key in rubrics or () if (matches := re.findall(r"\d+", str(key)))]
-    return (float(min(numbers)), float(max(numbers))) if len(set(numbers)) > 1 else None
+def _scale_of_rubrics(metric: Any, direction: Direction) -> Scale:
+    rubrics = getattr(metric, "rubrics", None) or ()
+    return ordinal_scale(bounds_of(map(str, rubrics)), direction)
 
 
-def _words(metric: Any) -> dict[str, float]:
+def _numbers_of_words(metric: Any) -> dict[str, float]:
     """Return word → number for a metric that answers pass or fail; empty for a metric that answers in numbers.
 
     Raises:
@@ -211,13 +213,13 @@ def _model_name(llm: Any) -> str:
     """Return the name of the model behind a ragas LLM, or its class if it has no name; empty without an LLM."""
     if llm is None:
         return ""
-    holders = (llm, getattr(llm, "langchain_llm", None))
-    found = (getattr(holder, name, None) for holder in holders for name in ("model_name", "model"))
-    return next((name for name in found if isinstance(name, str) and name), type(llm).__name__)
+    owners = (llm, getattr(llm, "langchain_llm", None))
+    names = (getattr(owner, attribute, None) for owner in owners for attribute in ("model_name", "model"))
+    return next((name for name in names if isinstance(name, str) and name), type(llm).__name__)
 
 
-def _begin(metric: Any, name: str) -> None:
-    """Initialise a metric as ragas's ``evaluate`` does: some metrics build their parts here. The model's RunConfig is kept."""
+def _initialise(metric: Any, name: str) -> None:
+    """Call a metric's ``init`` like ragas's ``evaluate``, because some metrics build their parts there."""
     if not callable(getattr(metric, "init", None)):
         return
     from ragas.run_config import RunConfig

@@ -1,9 +1,9 @@
-"""Build the judge, the metrics, their juries and their second (shadow) judges from a configuration."""
+"""Make the judge, the metrics, their juries and their second (shadow) judges from a configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pydantic
 
@@ -24,14 +24,42 @@ SHADOW = "shadow"
 JUDGES: Final = "judges"
 """Key among a metric's parameters for its jury; ``then`` and ``when`` may accompany it."""
 PER: Final = "per"
-"""Key among a metric's parameters for the scored object: a unit or a session."""
+"""Key among a metric's parameters for the scored object, ``UNIT`` or ``SESSION``."""
 UNIT: Final = "unit"
 SESSION: Final = "session"
-_OF_JURIES: Final = (JUDGES, "then", "when")
+_JURY_KEYS: Final = (JUDGES, "then", "when")
 _S = TypeVar("_S", bound=SettingsPart)
 _C = TypeVar("_C", bound=ChatModelSettings)
 _CRITIC: Final = "aspect_critic"
-"""The metric that takes the name of its ready aspect."""
+"""The metric that has the name of its ready aspect by default."""
+
+
+class MetricEntry(NamedTuple):
+    """One metric of a configuration as it is written there, unchecked.
+
+    Attributes:
+        name: name in the registry.
+        parameters: keyword arguments of the metric.
+        jury: the keys of the jury; empty = no jury.
+        shadow: the second judge, a name or a section; None = no second judge.
+        per: the scored object.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    jury: Mapping[str, Any]
+    shadow: Any
+    per: Any
+
+
+def metric_entries(settings: Configuration) -> Iterator[MetricEntry]:
+    """Yield the metrics of a configuration as they are written, in order."""
+    for name, written in plugins.entries(settings.metrics):
+        jury = {key: written[key] for key in _JURY_KEYS if key in written} if JUDGES in written else {}
+        parameters = {key: value for key, value in written.items() if key not in {SHADOW, PER, *jury}}
+        if name == _CRITIC and parameters.get("aspect"):  # alerts, rates and budgets read the name from the parameters
+            parameters = {"name": str(parameters["aspect"]), **parameters}
+        yield MetricEntry(current_name(name), parameters, jury, written.get(SHADOW), written.get(PER, UNIT))
 
 
 def judge_of(settings: Configuration) -> Judge:
@@ -40,24 +68,35 @@ def judge_of(settings: Configuration) -> Judge:
     Raises:
         ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
     """
-    fallback = [one.model_dump(exclude_unset=True) for one in settings.judge.fallback]
-    return asked_judge(settings, settings.judge, "judge", fallback=fallback)
+    fallback = [section.model_dump(exclude_unset=True) for section in settings.judge.fallback]
+    return judge_of_section(settings, settings.judge, "judge", fallback=fallback)
 
 
-def asked_judge(settings: Configuration, asked: ChatModelSettings, place: str, **more: Any) -> Judge:
-    """Return the judge of a section of a configuration, at the configuration's prices; error messages begin with ``place``."""
-    of_others = {"model", "prices", "fallback", *OF_SCORER}
-    effects: dict[str, Any] = asked.model_dump(exclude=of_others) | more
+def judge_of_section(settings: Configuration, section: ChatModelSettings, place: str, **more: Any) -> Judge:
+    """Return the judge of a section of a configuration, at the configuration's prices.
+
+    Args:
+        settings: the configuration.
+        section: the section: of the judge, a juror or a second judge.
+        place: path of the section, such as ``judge``; a message about one of its keys begins with the path of that key.
+        more: further keyword arguments of ``judge``.
+
+    Raises:
+        ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
+    """
+    not_of_judge = {"model", "prices", "fallback", *OF_SCORER}
+    options: dict[str, Any] = section.model_dump(exclude=not_of_judge) | more
     try:
-        return judge(asked.model, prices=prices_in(settings), **effects)
+        return judge(section.model, prices=prices_in(settings), **options)
     except ConfigurationError as error:
-        if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the message begins with a keyword
+        first_word = str(error).split(" ", 1)[0].rstrip(":")
+        if first_word in options:
             error.args = (f"{place}.{error}",)
         raise
 
 
-def judge_named(settings: Configuration, named: str) -> Judge:
-    """Return a judge by name, with the attempts, timeouts, prompt order and prices of a configuration.
+def judge_named(settings: Configuration, model: str) -> Judge:
+    """Return another judge by name, with the attempts, timeouts, prompt order and prices of a configuration.
 
     Rate and concurrency limits are not inherited: they belong to the account of the configuration's judge.
 
@@ -65,10 +104,10 @@ def judge_named(settings: Configuration, named: str) -> Judge:
         ConfigurationError: the model is unknown, or its library or key is missing.
     """
     order = settings.judge.prompt_order
-    return judge(named, prices=prices_in(settings), prompt_order=order, **_limits_of(settings))
+    return judge(model, prices=prices_in(settings), prompt_order=order, **_limits_of(settings))
 
 
-def embedder_of(settings: Configuration, named: str) -> Embedder:
+def embedder_of(settings: Configuration, model: str) -> Embedder:
     """Return embeddings by name, with the attempts, timeouts and prices of a configuration's judge.
 
     Rate and concurrency limits are not inherited: they belong to the account of the configuration's judge.
@@ -76,12 +115,12 @@ def embedder_of(settings: Configuration, named: str) -> Embedder:
     Raises:
         ConfigurationError: the name is unknown, or the library or key is missing.
     """
-    return embedder(named, prices=prices_in(settings), **_limits_of(settings))
+    return embedder(model, prices=prices_in(settings), **_limits_of(settings))
 
 
 def _limits_of(settings: Configuration) -> EmbedderLimits:
-    asked = settings.judge
-    return {"max_attempts": asked.max_attempts, "timeout": asked.timeout, "queue_timeout": asked.queue_timeout}
+    section = settings.judge
+    return {"max_attempts": section.max_attempts, "timeout": section.timeout, "queue_timeout": section.queue_timeout}
 
 
 def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[Metric]:
@@ -94,11 +133,11 @@ def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[M
     Raises:
         ConfigurationError: a metric, a parameter, the judge, a jury or the embeddings are invalid.
     """
-    asked = judge or judge_of(settings)
-    vectors = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
+    shared_judge = judge or judge_of(settings)
+    embeddings = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
     return [
-        make_metric(settings, name, parameters, None if judge else jury, judge=asked, embeddings=vectors)
-        for name, parameters, jury in of_juries(settings)
+        make_metric(settings, name, parameters, None if judge else jury, judge=shared_judge, embeddings=embeddings)
+        for name, parameters, jury in metrics_with_juries(settings)
     ]
 
 
@@ -150,44 +189,28 @@ def jury_of(settings: Configuration, metric: str, jury: JurySettings) -> Jury:
 
 
 def _juror(settings: Configuration, juror: ChatModelSettings, place: str) -> Judge:
-    return asked_judge(settings, juror, place, cache=settings.judge.cache)
+    return judge_of_section(settings, juror, place, cache=settings.judge.cache)
 
 
-def of_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], JurySettings | None]]:
-    """Yield the name, parameters and jury of each metric in a configuration; jurors inherit missing settings of the judge.
+def metrics_with_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], JurySettings | None]]:
+    """Yield the name, the parameters and the jury of each metric; jurors inherit missing settings from the judge.
 
     Raises:
         ConfigurationError: a key or value of a jury is invalid; the message names each error.
     """
-    written = (parameters for _, parameters in plugins.entries(settings.metrics))
-    for (name, parameters), own in zip(entries(settings), written, strict=True):
-        if JUDGES not in own:
-            yield name, parameters, None
+    for entry in metric_entries(settings):
+        if not entry.jury:
+            yield entry.name, entry.parameters, None
             continue
-        jury = _read(JurySettings, {key: own[key] for key in _OF_JURIES if key in own}, f"metrics.{name}")
-        judges = tuple(_inherited(juror, settings.judge) for juror in jury.judges)
-        then = None if jury.then is None else _inherited(jury.then, settings.judge)
-        yield name, parameters, jury.model_copy(update={"judges": judges, "then": then})
+        jury = _validate(JurySettings, entry.jury, f"metrics.{entry.name}")
+        judges = tuple(_inherit(juror, settings.judge) for juror in jury.judges)
+        then = None if jury.then is None else _inherit(jury.then, settings.judge)
+        yield entry.name, entry.parameters, jury.model_copy(update={"judges": judges, "then": then})
 
 
 def prices_in(settings: Configuration) -> dict[str, tuple[float, ...]]:
     """Return a configuration's prices in the form of the argument ``prices`` of ``judge``."""
     return {model: price.numbers() for model, price in settings.judge.prices.items()}
-
-
-def entries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the registry name and the parameters of each metric in a configuration."""
-    return ((name, parameters) for name, parameters, _ in listed(settings))
-
-
-def listed(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
-    """Yield the registry name, the parameters and the unread second judge of each metric; None = no second judge."""
-    for name, parameters in plugins.entries(settings.metrics):
-        beside = (SHADOW, PER, *(_OF_JURIES if JUDGES in parameters else ()))
-        own = {key: value for key, value in parameters.items() if key not in beside}
-        if name == _CRITIC and own.get("aspect"):  # alerts, rates and budgets read the name from the parameters
-            own = {"name": str(own["aspect"]), **own}
-        yield current_name(name), own, parameters.get(SHADOW)
 
 
 def per_session(settings: Configuration) -> Iterator[bool]:
@@ -196,64 +219,65 @@ def per_session(settings: Configuration) -> Iterator[bool]:
     Raises:
         ConfigurationError: ``per`` is neither ``unit`` nor ``session``, or a metric of sessions has a second judge.
     """
-    for name, parameters in plugins.entries(settings.metrics):
-        per = parameters.get(PER, UNIT)
-        if per not in (UNIT, SESSION):
-            raise ConfigurationError(f"metrics.{name}.{PER} is {per!r}; allowed are {UNIT} and {SESSION}")
-        if per == SESSION and SHADOW in parameters:
+    for entry in metric_entries(settings):
+        if entry.per not in (UNIT, SESSION):
+            raise ConfigurationError(f"metrics.{entry.name}.{PER} is {entry.per!r}; allowed are {UNIT} and {SESSION}")
+        if entry.per == SESSION and entry.shadow is not None:
             raise ConfigurationError(
-                f"metrics.{name}.{SHADOW}: it scores sessions, and second judges are asked only about units"
+                f"metrics.{entry.name}.{SHADOW}: it scores sessions, and second judges are asked only about units"
             )
-        yield per == SESSION
+        yield entry.per == SESSION
 
 
-def entries_per_session(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and the parameters of each metric that scores whole sessions.
+def session_metrics(settings: Configuration) -> list[MetricEntry]:
+    """Return the metrics of a configuration that score whole sessions.
 
     Raises:
-        ConfigurationError: as ``per_session``.
+        ConfigurationError: ``per`` is neither ``unit`` nor ``session``, or a metric of sessions has a second judge.
     """
-    for entry, is_whole in zip(plugins.entries(settings.metrics), per_session(settings), strict=True):
-        if is_whole:
-            yield entry
+    of_sessions = zip(metric_entries(settings), per_session(settings), strict=True)
+    return [entry for entry, scores_sessions in of_sessions if scores_sessions]
 
 
-_WHOSE = ("base_url", "api_key_env", "api_key_file")
-_THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured", "prompt_order", "images")
+_ACCOUNT_KEYS = ("base_url", "api_key_env", "api_key_file")
+_IDENTITY_KEYS = ("model", *_ACCOUNT_KEYS, "model_kwargs", "structured", "prompt_order", "images")
 """Keys that identify a judge; the other keys are limits, such as attempts and timeouts."""
 
 
 def shadows_of(settings: Configuration) -> list[Metric]:
-    """Return the metrics of a configuration that have a second judge, each with its second judge.
+    """Return the metrics of a configuration that have a second judge, with this judge in place of the first.
 
     Raises:
         ConfigurationError: a second judge is invalid or equals the judge, or a metric without a judge has one.
     """
-    vectors = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
-    made: list[Metric] = []
-    for name, parameters, asked in shadow_settings(settings):
-        judging = asked_judge(settings, asked, f"metrics.{name}.{SHADOW}")
-        made.append(create(name, judge=judging, embeddings=vectors, **parameters))
-        if getattr(made[-1], "_judge", None) is None:
+    embeddings = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
+    metrics: list[Metric] = []
+    for name, parameters, shadow in shadow_settings(settings):
+        second_judge = judge_of_section(settings, shadow, f"metrics.{name}.{SHADOW}")
+        metrics.append(create(name, judge=second_judge, embeddings=embeddings, **parameters))
+        if getattr(metrics[-1], "_judge", None) is None:
             raise ConfigurationError(f"metrics.{name}.{SHADOW}: this metric asks no judge, and so no second one")
-    return made
+    return metrics
 
 
 def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tuple[Budget, ...] | None:
-    """Return the budgets of the second judges; None if no second judge sets one, so each may spend as much as the judge.
+    """Return the budgets of the second judges. None if no second judge has a budget: each may spend as much as the judge.
 
     Args:
         settings: the configuration.
         budgets: the judge's budgets, inherited by a second judge that has no budget.
     """
-    given = [(str(parameters.get("name", name)), asked.budget) for name, parameters, asked in shadow_settings(settings)]
-    if all(own is None for _, own in given):
+    own_budgets = {
+        str(parameters.get("name", name)): shadow.budget for name, parameters, shadow in shadow_settings(settings)
+    }
+    if all(own is None for own in own_budgets.values()):
         return None
-    found: list[Budget] = []
-    for metric, own in given:
-        of_judge = (budget for budget in budgets if budget.holds_for(metric))
-        found += [one.model_copy(update={"metric": metric}) for one in (of_judge if own is None else own)]
-    return tuple(found)
+    inherited = {metric: [budget for budget in budgets if budget.holds_for(metric)] for metric in own_budgets}
+    return tuple(
+        budget.model_copy(update={"metric": metric})
+        for metric, own in own_budgets.items()
+        for budget in (inherited[metric] if own is None else own)
+    )
 
 
 def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], ShadowSettings]]:
@@ -262,16 +286,20 @@ def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str,
     Raises:
         ConfigurationError: a key or value is invalid, or a second judge equals the judge; the message names each error.
     """
-    for name, parameters, shadow in listed(settings):
-        if shadow is not None:
-            place = f"metrics.{name}.{SHADOW}"
-            section = {"model": shadow} if isinstance(shadow, str) else shadow
-            asked = _inherited(_read(ShadowSettings, section, place), settings.judge)
-            _refuse_the_judge(asked, settings.judge, place)
-            yield name, parameters, asked
+    for entry in metric_entries(settings):
+        if entry.shadow is not None:
+            place = f"metrics.{entry.name}.{SHADOW}"
+            section = {"model": entry.shadow} if isinstance(entry.shadow, str) else entry.shadow
+            shadow = _inherit(_validate(ShadowSettings, section, place), settings.judge)
+            if all(getattr(shadow, key) == getattr(settings.judge, key) for key in _IDENTITY_KEYS):
+                raise ConfigurationError(
+                    f"{place}.model: {shadow.model!r} is the judge in force, asked in the same way; "
+                    "name another model, base_url, model_kwargs, prompt_order or images"
+                )
+            yield entry.name, entry.parameters, shadow
 
 
-def _read(section: type[_S], values: Any, place: str) -> _S:
+def _validate(section: type[_S], values: Any, place: str) -> _S:
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:
@@ -279,23 +307,15 @@ def _read(section: type[_S], values: Any, place: str) -> _S:
         raise ConfigurationError("; ".join(f"{place}.{fault}" for fault in faults.values())) from None
 
 
-def _inherited(other: _C, judge: ChatModelSettings) -> _C:
+def _inherit(other: _C, judge: ChatModelSettings) -> _C:
     """Return another judge's settings, with missing settings inherited from the judge.
 
     Address, key and parameters belong to the judge's provider and are inherited together. They are omitted if the model is of
     another provider, or if an address or key is given.
     """
-    given = other.model_fields_set
-    model = other.model if "model" in given else judge.model
-    left_out = {name for name in type(other).model_fields if name in type(judge).model_fields} - given - {"budget"}
-    if model.partition(":")[0] != judge.model.partition(":")[0] or given & {*_WHOSE}:
-        left_out -= {*_WHOSE, "model_kwargs"}
-    return other.model_copy(update={name: getattr(judge, name) for name in left_out} | {"model": model})
-
-
-def _refuse_the_judge(asked: ShadowSettings, judge: ChatModelSettings, place: str) -> None:
-    if all(getattr(asked, name) == getattr(judge, name) for name in _THE_JUDGE):
-        raise ConfigurationError(
-            f"{place}.model: {asked.model!r} is the judge in force, asked in the same way; "
-            "name another model, base_url, model_kwargs, prompt_order or images"
-        )
+    given_keys = other.model_fields_set
+    model = other.model if "model" in given_keys else judge.model
+    missing = type(other).model_fields.keys() & type(judge).model_fields.keys() - given_keys - {"budget"}
+    if model.partition(":")[0] != judge.model.partition(":")[0] or given_keys & {*_ACCOUNT_KEYS}:
+        missing -= {*_ACCOUNT_KEYS, "model_kwargs"}
+    return other.model_copy(update={key: getattr(judge, key) for key in missing} | {"model": model})

@@ -34,6 +34,7 @@ from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.judges.rendering import render
 from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.registry import create, find_metric
+from spanscore.protocols import Metric
 
 _CONTEXTS = [
     "The Harbour Bridge of Skerry was opened to traffic on 4 May 1931. It is 412 metres long, carries two lanes and a "
@@ -96,7 +97,7 @@ _PARAMETERS: Mapping[str, Any] = {
     "schema": {"type": "object"},
     "classifier": lambda *_: [],  # replaces a model of half a gigabyte, which costs no tokens
 }
-"""Values of required parameters, for metrics that have them."""
+"""Name of a required parameter → its value, for the metrics that have the parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +122,9 @@ class Cost:
 
 def samples_with(context_tokens: int) -> Mapping[str, Sample]:
     """Return the fixed samples with all contexts, or the tool's answer, lengthened to about this total number of tokens."""
-    contexts = [_long(text, context_tokens / len(_CONTEXTS)) for text in _CONTEXTS]
+    contexts = [_lengthen(text, context_tokens / len(_CONTEXTS)) for text in _CONTEXTS]
     messages = [
-        ToolMessage(content=_long(message.content, context_tokens)) if isinstance(message, ToolMessage) else message
+        ToolMessage(content=_lengthen(message.content, context_tokens)) if isinstance(message, ToolMessage) else message
         for message in _MESSAGES
     ]
     return {
@@ -132,7 +133,7 @@ def samples_with(context_tokens: int) -> Mapping[str, Sample]:
     }
 
 
-def _long(text: str, tokens: float) -> str:
+def _lengthen(text: str, tokens: float) -> str:
     words = text.split()
     return " ".join(islice(cycle(words), round(len(words) * tokens / counter().count(text))))
 
@@ -161,26 +162,27 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
         ConfigurationError: the metric needs more parameters, lacks a library (the message holds the ``pip`` line), or has a
             question that the offline judge cannot answer.
     """
-    maker, judge = find_metric(metric), _Counting()
+    maker, judge = find_metric(metric), _CountingJudge()
     parameters = inspect.signature(maker).parameters if callable(maker) else {}
     if "judge" in parameters:
-        needed = {} if params.get("aspect") else _PARAMETERS
-        given = {**{name: value for name, value in needed.items() if name in parameters}, **params}
-        made = create(metric, judge=judge, embeddings="lexical", **given)
-        kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
-        score = loop.run(made.score(samples[kind]))
+        defaults = {} if params.get("aspect") else _PARAMETERS
+        params = {**{name: value for name, value in defaults.items() if name in parameters}, **params}
+        created = create(metric, judge=judge, embeddings="lexical", **params)
+        kind = _kind_for(created)
+        score = loop.run(created.score(samples[kind]))
         if not judge.calls:  # such as a metric that asks about failed tool calls alone
-            score = loop.run(made.score(_with_failed_calls(samples[kind])))
-        if judge.stuck_at:
+            score = loop.run(created.score(_with_failed_calls(samples[kind])))
+        if judge.unanswered_step:
             raise ConfigurationError(
-                f"{metric}: the offline judge has no answer to {judge.stuck_at}: give that Step an example, to be counted"
+                f"{metric}: the offline judge has no answer to {judge.unanswered_step}: "
+                "give that Step an example, to be counted"
             )
         if not judge.calls:
             raise ConfigurationError(f"{metric} asked its judge nothing on the fixed sample: {score.reason}")
     return Cost(
         calls=judge.calls,
-        input_tokens=judge.read,
-        output_tokens=judge.written,
+        input_tokens=judge.input_tokens,
+        output_tokens=judge.output_tokens,
         beginnings=judge.beginnings,
         counted_by=counter().name,
     )
@@ -198,46 +200,53 @@ def bundle_cost_of(
     Raises:
         ConfigurationError: a metric is unknown or a parameter is invalid.
     """
-    judge = _Counting()
-    made = [create(name, judge=judge, **params) for name, params in metrics]
+    judge = _CountingJudge()
+    bundled = [create(name, judge=judge, **params) for name, params in metrics]
 
-    async def score_each() -> None:
-        kinds = ("single_turn" if "single_turn" in metric.requires else "multi_turn" for metric in made)
-        await asyncio.gather(*(metric.score(samples[kind]) for metric, kind in zip(made, kinds, strict=True)))
+    async def score_all() -> None:
+        await asyncio.gather(*(metric.score(samples[_kind_for(metric)]) for metric in bundled))
 
-    loop.run(score_each())
-    of = len(made)
-    read, written = round(judge.read / of), round(judge.written / of)
-    return Cost(calls=judge.calls / of, input_tokens=read, output_tokens=written, counted_by=counter().name)
+    loop.run(score_all())
+    count = len(bundled)
+    return Cost(
+        calls=judge.calls / count,
+        input_tokens=round(judge.input_tokens / count),
+        output_tokens=round(judge.output_tokens / count),
+        counted_by=counter().name,
+    )
 
 
-class _Counting:
-    """The offline judge with a token count. A question without a heuristic is answered with the question's first example."""
+def _kind_for(metric: Metric) -> str:
+    return "single_turn" if "single_turn" in metric.requires else "multi_turn"
+
+
+class _CountingJudge:
+    """The offline judge, which also counts tokens. A step without a heuristic gets the output of its first example."""
 
     model = "counting"
     reads_instructions = True  # so that the prompts of a chat model are counted
 
     def __init__(self) -> None:
-        self.calls = self.read = self.written = 0
+        self.calls = self.input_tokens = self.output_tokens = 0
         self.beginnings: dict[str, tuple[int, ...]] = {}
-        self.stuck_at = ""
+        self.unanswered_step = ""
         self._judge = LexicalJudge()
 
     async def ask(self, prompt: Prompt) -> Reply:
         count = counter().count
         self.calls += 1
         system, user = render(prompt)
-        self.read += count(system) + count(user)
+        self.input_tokens += count(system) + count(user)
         beginning = count(system) + count(user[: prompt.beginning_chars])
         if prompt.beginning_chars and beginning >= CACHED_FROM:
-            part = user.split('"', 2)[1]
-            self.beginnings[part] = (*self.beginnings.get(part, ()), beginning)
+            first_field = user.split('"', 2)[1]  # the evidence is a JSON object
+            self.beginnings[first_field] = (*self.beginnings.get(first_field, ()), beginning)
         try:
             reply = await self._judge.ask(prompt)
         except JudgeError:
             if not prompt.examples:
-                self.stuck_at = prompt.step
+                self.unanswered_step = prompt.step
                 raise
             reply = Reply(text=json.dumps(prompt.examples[0].output))
-        self.written += count(reply.text)
+        self.output_tokens += count(reply.text)
         return reply

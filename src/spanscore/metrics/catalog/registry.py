@@ -1,4 +1,4 @@
-"""The metric registry: make a metric by name, read the parts of its docstring, and warn about the offline judge's scores."""
+"""The metric registry: make a metric by name, read the parts of its docstring, and list the limits of the offline judge."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ def built_ins() -> Mapping[str, type[BaseMetric]]:
     Base classes without a ``measure`` method of their own are left out.
     """
     exported = vars(import_module("spanscore.metrics")).values()  # not above, because that module imports this file
-    kinds = [thing for thing in exported if isinstance(thing, type) and issubclass(thing, BaseMetric)]
-    named: dict[str, type[BaseMetric]] = {}
-    for kind in kinds:
-        if kind.measure is not BaseMetric.measure:
-            default = getattr(kind, "name", None) or inspect.signature(kind).parameters["name"].default
-            named[str(default)] = kind
-    return MappingProxyType(named)
+    by_name: dict[str, type[BaseMetric]] = {}
+    for item in exported:
+        if isinstance(item, type) and issubclass(item, BaseMetric) and item.measure is not BaseMetric.measure:
+            name = getattr(item, "name", None) or inspect.signature(item).parameters["name"].default
+            by_name[str(name)] = item
+    return MappingProxyType(by_name)
 
 
 def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:
@@ -67,13 +66,13 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     """
     if embeddings is None and (judge == "lexical" or is_offline(judge)):
         embeddings = "lexical"  # the offline judge needs no API key, so neither may the embeddings
-    called = metric if metric in ALIASES else None
-    made: Metric = _metrics().make(current_name(metric), params, judge=judge, embeddings=embeddings, name=called)
-    return made
+    alias = metric if metric in ALIASES else None
+    created: Metric = _metrics().make(current_name(metric), params, judge=judge, embeddings=embeddings, name=alias)
+    return created
 
 
 def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
-    """Return score name → metric, in the given order.
+    """Return name of the scores → metric, in the order of the metrics.
 
     Raises:
         ConfigurationError: an object is not a metric, a parameter cannot be part of the version, or two names are equal.
@@ -85,7 +84,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     named: dict[str, Metric] = {}
     for metric in metrics:
         if isinstance(metric, str):
-            raise ConfigurationError(_how_to_make(metric))
+            raise ConfigurationError(_message_on_name(metric))
         if not isinstance(metric, Metric):
             raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
         if metric.name in named:
@@ -96,13 +95,13 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     return named
 
 
-def _how_to_make(name: str) -> str:
-    """Return an error message that shows how to construct the metric of this name."""
-    kind = find_metric(name)
-    needs = inspect.signature(kind).parameters if callable(kind) else {}
-    write = f"{getattr(kind, '__name__', name)}({'llm' if 'judge' in needs else ''})"
-    create = f"spanscore.metrics.create({name!r}{', judge=…' if 'judge' in needs else ''})"
-    return f"{name!r} is the name of a metric, not a metric: write {write}, or {create}"
+def _message_on_name(name: str) -> str:
+    """Return the error message on a metric's name in place of a metric; it shows how to make the metric."""
+    maker = find_metric(name)
+    has_judge = callable(maker) and "judge" in inspect.signature(maker).parameters
+    constructor = f"{getattr(maker, '__name__', name)}({'llm' if has_judge else ''})"
+    call = f"spanscore.metrics.create({name!r}{', judge=…' if has_judge else ''})"
+    return f"{name!r} is the name of a metric, not a metric: write {constructor}, or {call}"
 
 
 def own_name(metric: str) -> str:
@@ -115,14 +114,14 @@ def current_name(metric: str) -> str:
     return RENAMED.get(metric, metric)
 
 
-def under_current_names(given: Mapping[str, T], metrics: Container[str]) -> dict[str, T]:
+def under_current_names(by_name: Mapping[str, T], metrics: Container[str]) -> dict[str, T]:
     """Return a mapping with former names of built-ins replaced by their current names.
 
     Args:
-        given: metric name → any value.
+        by_name: metric name → any value.
         metrics: names of the metrics in use; a former name among them (``name="nv_accuracy"``) is kept.
     """
-    return {name if name in metrics else current_name(name): value for name, value in given.items()}
+    return {name if name in metrics else current_name(name): value for name, value in by_name.items()}
 
 
 def find_metric(metric: str) -> Any:
@@ -158,7 +157,7 @@ _ARGUMENTS = re.compile(r"^(?:Args|Attributes|Raises|Example|Examples):\s*$", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDoc:
-    """The labelled parts of a metric's docstring; a part that is missing there is empty.
+    """The labelled parts of a metric's docstring. A part without a label in the docstring is empty.
 
     Labels divide the docstring::
 
@@ -224,7 +223,7 @@ _BLIND: Mapping[str, str] = {
     "generate_question": _SHARED_WORDS,
     "choose_category": "counts the words that a category's meaning shares with the question",
 }
-"""Step → limit of the offline judge on a metric with this step. For other steps the offline judge is an approximation."""
+"""Step → limit of the offline judge on metrics with this step. For other steps the offline judge is an approximation."""
 
 
 def offline_notes(metrics: Iterable[Metric]) -> list[str]:
@@ -235,16 +234,16 @@ def offline_notes(metrics: Iterable[Metric]) -> list[str]:
 
 def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
     """Yield one sentence per limit of the offline judge, with the names of the affected metrics."""
-    found: dict[str, list[str]] = {}
+    names_by_limit: dict[str, list[str]] = {}
     for metric in metrics:
         for step in getattr(metric, "steps", ()):
             if step in _BLIND and _is_offline(metric):
-                found.setdefault(_BLIND[step], []).append(metric.name)
-    for what, names in found.items():
-        yield f"Offline, {' and '.join(names)} {what}."
+                names_by_limit.setdefault(_BLIND[step], []).append(metric.name)
+    for limit, names in names_by_limit.items():
+        yield f"Offline, {' and '.join(names)} {limit}."
 
 
 def _is_offline(metric: Any) -> bool:
     """Whether the metric uses the offline judge, even inside limits, and no embeddings other than the offline embeddings."""
-    vectors = getattr(metric, "embeddings", LexicalEmbedder.model)
-    return is_offline(getattr(metric, "_judge", None)) and vectors == LexicalEmbedder.model
+    embeddings = getattr(metric, "embeddings", LexicalEmbedder.model)
+    return is_offline(getattr(metric, "_judge", None)) and embeddings == LexicalEmbedder.model

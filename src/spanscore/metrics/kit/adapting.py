@@ -1,4 +1,4 @@
-"""Adapt a metric's prompts to another language: a judge translates them once, and the translation is checked mechanically."""
+"""Adapt a metric's prompts to another language: a judge translates them once, and a program checks the translation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spanscore.judges.rendering import SAMPLE_PARTS, fields_of
 from spanscore.metrics.kit.base import LANGUAGES
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.tuned_prompts import PromptsFile, digest_of
-from spanscore.metrics.kit.tuning import Marking, OnProgress
+from spanscore.metrics.kit.tuning import OnProgress, ScoringRun
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:  # a metric loads this module when it is adapted
@@ -34,9 +34,9 @@ Copy each entry of "keep" unchanged, with its digits: these words are read by a 
 another is the same in both translations. A text that asks for something is only translated. If the evidence has "faults", \
 correct the earlier translation."""
 _LITERAL = re.compile(r"`[^`\n]+`|\{[^{}\n]*\}|(?<!\w)[A-Za-z]\w*_\w+|(?<!\w)\d+(?:[.,]\d+)*(?!\w)", re.ASCII)
-"""Code, placeholders, names with an underscore, and numbers."""
+"""Code, placeholders, names with an underscore, and numbers. A program reads them, so a translation must contain them."""
 _CITED = r"[(\"'*]{name}[)\"'*,]|(?:^|[.;] ){name}:"
-"""A field's name that is also an English word: in quotes or brackets, or in front of its explanation."""
+"""The pattern of a field's name that may also be an English word: in quotes or brackets, or before its explanation."""
 _UNTRANSLATED = frozenset({"role", "type", "tool_calls"})
 """Keys of a conversation's messages with values that a program reads."""
 
@@ -104,12 +104,12 @@ async def adapt_prompts(
         JudgeUnparseable: a translation lost a word that a program reads, also after one repair; the message names both.
         JudgeError: the judge gave no answer.
     """
-    marking = Marking(len(metric.steps), progress)
+    run = ScoringRun(len(metric.steps), progress)
     prompts = dict[str, Any]()
-    with marking.counting():  # a chat model is asked equal questions once
+    with run.count_calls():  # a chat model is asked equal questions once
         for name, step in metric.steps.items():
             prompts[name] = await _translate(step, judge, LANGUAGES[language])
-            marking.advance()
+            run.advance()
     changed = metric.with_changes(prompts=prompts)
     return Adapted(
         metric=changed,
@@ -120,8 +120,8 @@ async def adapt_prompts(
         prompts=prompts,
         evaluator_version=changed.evaluator_version,
         evaluator_version_before=metric.evaluator_version,
-        judge_calls=marking.at.judge_calls,
-        cost_usd=marking.at.cost_usd,
+        judge_calls=run.progress.judge_calls,
+        cost_usd=run.progress.cost_usd,
     )
 
 
@@ -151,22 +151,22 @@ async def _translate(step: Step[Any], judge: Judge, language: str) -> dict[str, 
         faults = list(source.faults_of(answer))
         if not faults:
             return source.apply(answer)
-        # A list, because the reader takes an answer that equals an object of the evidence for a quotation.
+        # The earlier translation is a list. As an object, an equal answer would count as a quotation of the evidence.
         evidence = {**evidence, "earlier": [answer.instruction, *answer.texts], "faults": faults}
     raise JudgeUnparseable(f"{step.name}: {'; '.join(faults)}, also after one repair")
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The texts of a step that are translated, and the words in them that are not.
+    """The texts of a step that are translated, and the words in these texts that stay.
 
     Attributes:
         instruction: the step's instruction.
         examples: its examples as JSON values.
         texts: the texts in the examples, each once.
-        quotations: pairs of places in ``texts``: the first text, of an output, is word for word in the second, of the evidence.
-        fields: names of the answer's fields and of the evidence.
-        verdicts: words that an answer may be, such as the categories of ``category``.
+        quotations: pairs of indices in ``texts``: a text of an output, and a text of the evidence that contains it literally.
+        fields: names of the fields of the answer and of the evidence.
+        verdicts: words that are values of an answer's field, such as the categories of ``category``.
     """
 
     instruction: str
@@ -184,15 +184,15 @@ class _Source:
         names, verdicts = _names_in(step)
         evidence, output = dict[str, None](), dict[str, None]()
         for example in examples:
-            _map_texts(example["evidence"], lambda text: _collect(text, evidence, verdicts))
-            _map_texts(example["output"], lambda text: _collect(text, output, verdicts))
+            evidence |= dict.fromkeys(_texts_to_translate(example["evidence"], verdicts))
+            output |= dict.fromkeys(_texts_to_translate(example["output"], verdicts))
             names |= set(example["evidence"])
         texts = tuple(evidence | output)
         quotations = tuple(
             (texts.index(quotation), texts.index(text))
             for quotation in output
             for text in evidence
-            if quotation != text and _stands_in(quotation, text)
+            if quotation != text and _contains_word(text, quotation)
         )
         return cls(step.instruction, examples, texts, quotations, frozenset(names), verdicts)
 
@@ -203,13 +203,11 @@ class _Source:
     def kept_words(self, text: str) -> Iterator[str]:
         """Yield the words of a text that its translation must contain: literals, verdict words, and names of fields."""
         yield from _LITERAL.findall(text)
-        yield from (word for word in sorted(self.verdicts) if _stands_in(word, text))
+        yield from (word for word in sorted(self.verdicts) if _contains_word(text, word))
         for name in sorted(self.fields):
-            if (
-                _stands_in(name, text)
-                if not name.islower()
-                else re.search(_CITED.format(name=name), text, re.MULTILINE)
-            ):
+            is_english = name.islower()
+            pattern = _CITED.format(name=name)
+            if re.search(pattern, text, re.MULTILINE) if is_english else _contains_word(text, name):
                 yield name
 
     def faults_of(self, answer: Translation) -> Iterator[str]:
@@ -219,12 +217,12 @@ class _Source:
             return
         if answer.instruction.strip() == self.instruction.strip():
             yield "the instruction was not translated"
-        places = ["the instruction", *(f"text {number} of the examples" for number in range(1, len(self.texts) + 1))]
-        for place, before, after in zip(places, self.all_texts, (answer.instruction, *answer.texts), strict=True):
+        names = ["the instruction", *(f"text {number} of the examples" for number in range(1, len(self.texts) + 1))]
+        for name, before, after in zip(names, self.all_texts, (answer.instruction, *answer.texts), strict=True):
             if not after.strip():
-                yield f"{place} is empty"
-            elif lost := [word for word in dict.fromkeys(self.kept_words(before)) if not _stands_in(word, after)]:
-                yield f"{place} lost {', '.join(lost)}"
+                yield f"{name} is empty"
+            elif lost := [word for word in dict.fromkeys(self.kept_words(before)) if not _contains_word(after, word)]:
+                yield f"{name} lost {', '.join(lost)}"
         for quotation, text in self.quotations:
             if answer.texts[quotation] not in answer.texts[text]:
                 yield f"text {quotation + 1} of the examples is no longer word for word in text {text + 1}"
@@ -238,9 +236,9 @@ class _Source:
 
 def _names_in(step: Step[Any]) -> tuple[set[str], frozenset[str]]:
     """Return the names of fields in a step's answer and evidence, and the words that are values of a field."""
-    answer = [*fields_of(step.answer)]
-    values = [value for _, field in answer for value in field.get("enum", ())]
-    names = {*(name for name, _ in answer), *SAMPLE_PARTS, *step.fields}
+    schemas = [*fields_of(step.answer)]
+    values = [value for _, schema in schemas for value in schema.get("enum", ())]
+    names = {*(name for name, _ in schemas), *SAMPLE_PARTS, *step.fields}
     return names, frozenset(value for value in values if isinstance(value, str))
 
 
@@ -255,13 +253,20 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _collect(text: str, texts: dict[str, None], verdicts: frozenset[str]) -> str:
-    """Add a text that has letters and is no verdict word."""
-    if text not in verdicts and any(sign.isalpha() for sign in text):
-        texts[text] = None
-    return text
+def _texts_to_translate(value: Any, verdicts: frozenset[str]) -> Iterator[str]:
+    """Yield the texts in a JSON value that have letters and are no verdict words, without values that a program reads."""
+    if isinstance(value, str):
+        if value not in verdicts and any(map(str.isalpha, value)):
+            yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_to_translate(item, verdicts)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key not in _UNTRANSLATED:
+                yield from _texts_to_translate(item, verdicts)
 
 
-def _stands_in(word: str, text: str) -> bool:
-    """Whether a text contains a word as a whole; a letter outside of ASCII is no part of it, as Chinese has no blanks."""
+def _contains_word(text: str, word: str) -> bool:
+    """Whether a text contains a word as a whole. Letters outside ASCII may adjoin the word, because Chinese has no blanks."""
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.ASCII) is not None

@@ -1,4 +1,4 @@
-"""Shared arithmetic of metrics: best pairing, F-beta, average precision and cosine similarity, with checks of arguments."""
+"""Arithmetic that metrics share: the best pairing, F-beta, average precision, and the cosine of embedded texts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _FAR = float("inf")
 
 
 def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return the (row, column) pairs with the highest sum of values, ordered by row; as many as the shorter side's
-    length.
+    """Return the (row, column) pairs with the highest sum of values, ordered by row.
 
-    Time grows with the third power of the longer side.
+    Each row and each column is in one pair at most; there are as many pairs as the shorter side is long. The time grows with
+    the third power of the longer side.
 
     Source: Kuhn, "The Hungarian method for the assignment problem" (1955), as shortest augmenting paths with potentials.
     """
     if not values or not values[0]:
         return []
     if len(values) > len(values[0]):
-        turned = best_pairing(list(zip(*values, strict=True)))
-        return sorted((row, column) for column, row in turned)
+        transposed = best_pairing(list(zip(*values, strict=True)))
+        return sorted((row, column) for column, row in transposed)
     columns = len(values[0])
-    # Rows and columns count from 1; column 0 holds the row that is being placed.
+    # Rows and columns count from 1. ``row_of[column]`` is the row that a column is paired with; ``row_of[0]`` is the new row.
     row_of = [0] * (columns + 1)
     row_price, column_price = [0.0] * (len(values) + 1), [0.0] * (columns + 1)
     for row in range(1, len(values) + 1):
@@ -41,29 +41,33 @@ def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
 def _augment(
     values: Sequence[Sequence[float]], row_of: list[int], row_price: list[float], column_price: list[float]
 ) -> None:
-    """Assign the row of column 0 to a column. Other rows are reassigned if that raises the sum."""
+    """Pair the row of column 0 with a column; paired rows move to other columns if that raises the sum.
+
+    Dijkstra's search finds the cheapest path from column 0 to a free column. ``slack`` has the cost of the cheapest edge to
+    each column that is not reached yet, and ``came_from`` the column before it.
+    """
     slack, came_from = [_FAR] * len(row_of), [0] * len(row_of)
-    seen = [False] * len(row_of)
+    reached = [False] * len(row_of)
     column = 0
     while row_of[column]:
-        seen[column] = True
-        row, nearest, step = row_of[column], 0, _FAR
+        reached[column] = True
+        row, nearest, distance = row_of[column], 0, _FAR
         for other in range(1, len(row_of)):
-            if seen[other]:
+            if reached[other]:
                 continue
             cost = -values[row - 1][other - 1] - row_price[row] - column_price[other]
             if cost < slack[other]:
                 slack[other], came_from[other] = cost, column
-            if slack[other] < step:
-                nearest, step = other, slack[other]
+            if slack[other] < distance:
+                nearest, distance = other, slack[other]
         for other in range(len(row_of)):
-            if seen[other]:
-                row_price[row_of[other]] += step
-                column_price[other] -= step
+            if reached[other]:
+                row_price[row_of[other]] += distance
+                column_price[other] -= distance
             else:
-                slack[other] -= step
+                slack[other] -= distance
         column = nearest
-    while column:
+    while column:  # move each row of the path to the next column
         row_of[column], column = row_of[came_from[column]], came_from[column]
 
 
@@ -89,11 +93,11 @@ def f_beta(precision: float, recall: float, *, beta: float = 1.0) -> float:
 
 
 def f_beta_of_counts(right: int, wrong: int, missed: int, *, beta: float = 1.0) -> float:
-    """Return ``f_beta``, 0…1, from true positives, false positives and false negatives; a ratio with divisor 0 is 0."""
+    """Return ``f_beta``, 0…1, of true positives, false positives and false negatives; precision or recall of 0 / 0 is 0."""
     return f_beta(ratio(right, right + wrong), ratio(right, right + missed), beta=beta)
 
 
-def beta_wanted(beta: float) -> float:
+def check_beta(beta: float) -> float:
     """Return the user's parameter ``beta``, checked, as a float.
 
     Raises:
@@ -123,19 +127,25 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 
 
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
-NO_LENGTH = "the text has no words to compare"
+"""Scale of a cosine as a value. The quality of a negative cosine is 0."""
+NO_WORDS = "the text has no words to compare"
 
 
-def compared(embeddings: Embedder, one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors of these embeddings, −1…1; None if a lexical vector is all zeros (a text without words).
+def cosine(embeddings: Embedder, one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return the cosine of two vectors, −1…1; None if a vector of the lexical embeddings is all zeros (a text without words).
 
     The code is plain Python, because NumPy takes 100 ms to load.
+
+    Args:
+        embeddings: embedder that made the vectors.
+        one: vector of the first text.
+        other: vector of the second text.
 
     Raises:
         JudgeUnparseable: a model's vector is not finite, all zeros or empty, or the vectors differ in size.
     """
     length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other)) if len(one) == len(other) else 0.0
-    if length and isfinite(length):  # a nan would pass as below any threshold
+    if length and isfinite(length):  # a nan would count as below any threshold
         return sum(x * y for x, y in zip(one, other, strict=True)) / length
     if isinstance(embeddings, LexicalEmbedder):
         return None
@@ -143,8 +153,13 @@ def compared(embeddings: Embedder, one: Sequence[float], other: Sequence[float])
     raise JudgeUnparseable(f"embed: two vectors that cannot be compared: not finite, all zeros, empty, or {sizes}")
 
 
-async def similarity(embeddings: Embedder, one: str, other: str) -> float | None:
-    """Return the cosine of two texts, with one request; None if a lexical vector is all zeros (a text without words).
+def reaches(similarity: float, threshold: float) -> bool:
+    """Whether a similarity is at least the threshold, or 1e-9 below it, so that rounding does not decide."""
+    return similarity >= threshold - 1e-9
+
+
+async def text_cosine(embeddings: Embedder, one: str, other: str) -> float | None:
+    """Embed two texts in one request and return their cosine; None if the lexical embeddings find no word in a text.
 
     An empty text is sent as one space, because providers refuse empty texts.
 
@@ -152,14 +167,14 @@ async def similarity(embeddings: Embedder, one: str, other: str) -> float | None
         JudgeUnparseable: the vectors of a model cannot be compared.
     """
     first, second = await embeddings.embed([one or " ", other or " "])
-    return compared(embeddings, first, second)
+    return cosine(embeddings, first, second)
 
 
-def wanted_embedder(name: str, embeddings: Any, judge: Judge | None = None) -> Embedder:
-    """Return the embeddings of a metric; the offline embeddings if None is given with the offline judge.
+def make_embedder(name: str, embeddings: Any, judge: Judge | None = None) -> Embedder:
+    """Return the embedder of a metric; None with the offline judge = the offline embeddings.
 
     Raises:
-        ConfigurationError: None is given with another judge, or the embeddings are unknown.
+        ConfigurationError: ``embeddings`` is unknown, or None without the offline judge.
     """
     if embeddings is None and is_offline(judge):
         embeddings = "lexical"

@@ -1,4 +1,4 @@
-"""BaseMetric: the base class that turns a sample into a Score, and the hash of parameters in a metric's version."""
+"""BaseMetric, the base class that turns a sample into a Score; a metric's parameters as JSON, for its version; languages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from spanscore.judges.records import EMBED_STEP, recorded_calls
 from spanscore.judges.rendering import Rendered, render
 from spanscore.judges.score_context import asked_by, current_score, suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
-from spanscore.metrics.kit.jury import disagree, find_verdict, votes_of
+from spanscore.metrics.kit.jury import combine_scores, disagree, votes_of
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge, Metric
 
@@ -43,107 +43,105 @@ LANGUAGES: Final = {code: name for code, _, name in (pair.partition(":") for pai
 """Two letters of ISO 639-1 → the language's name in English."""
 
 
-def language_wanted(metric: str, given: str | None) -> str | None:
-    """Return the two-letter code of a language given as code or English name; None stays None.
+def parse_language(metric: str, language: str | None) -> str | None:
+    """Return the two-letter code of a language, which the user gives by code or English name; None stays None.
 
     Raises:
         ConfigurationError: the language is not in ``LANGUAGES``.
     """
     by_name = {name.casefold(): code for code, name in LANGUAGES.items()}
-    wanted = given.strip().casefold() if isinstance(given, str) else given
-    if wanted is None or wanted in LANGUAGES:
-        return wanted
-    if wanted in by_name:
-        return by_name[wanted]
-    meant = did_you_mean(str(wanted), [*LANGUAGES, *by_name])
+    key = language.strip().casefold() if isinstance(language, str) else language
+    if key is None or key in LANGUAGES:
+        return key
+    if key in by_name:
+        return by_name[key]
+    hint = did_you_mean(str(key), [*LANGUAGES, *by_name])
+    known_names = ", ".join(sorted(by_name))
     raise ConfigurationError(
-        f"{metric}: language is {given!r}; {meant and f'{meant} '}Known are {', '.join(sorted(by_name))}, or two letters ('de')"
+        f"{metric}: language is {language!r}; {hint and f'{hint} '}Known are {known_names}, or two letters ('de')"
     )
 
 
-_LEAVE_OUT = "begin its name with an underscore, and it is no part of the version"
+def parameters_to_json(metric: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a metric's parameters as JSON values, which are hashed into its version.
 
-
-def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metric's parameters as JSON values, to be hashed into its version.
-
-    A judge, an embedder or a chat model becomes its model's name. So another model starts another evaluator version; another
-    key or address for the same model does not. A dataclass becomes its fields, a sequence its items, and a function or a class
-    its ``__qualname__``. Any other object becomes the name of its class, because a default repr has its address.
+    A judge, an embedder or a chat model becomes its model's name, so another model starts another evaluator version, and
+    another key or address for the same model does not. A dataclass becomes its fields, a sequence its items, and a function or
+    a class its ``__qualname__``. Any other object becomes the name of its class, because a default repr has a memory address.
 
     Raises:
         ConfigurationError: a parameter cannot be converted; the message names the attribute and the remedy.
     """
-    plain = {}
+    values = {}
     for name, value in parameters.items():
         try:
-            plain[name] = plain_parameter(value)
+            values[name] = parameter_to_json(value)
         except Exception as error:  # a user's object may raise anything when its attributes are read
-            what = (
-                str(error) if isinstance(error, ConfigurationError) else f"looking at it raised {type(error).__name__}"
-            )
+            is_ours = isinstance(error, ConfigurationError)
+            cause = str(error) if is_ours else f"looking at it raised {type(error).__name__}"
             raise ConfigurationError(
-                f"{metric}: the value of its parameter {name} cannot be part of its version: {what}; {_LEAVE_OUT}"
+                f"{metric}: the value of its parameter {name} cannot be part of its version: {cause}; "
+                "begin its name with an underscore, and it is no part of the version"
             ) from error
-    return plain
+    return values
 
 
-def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:
-    """Return a parameter as JSON values: collections item by item, and other objects as converted by ``of_object``."""
+def parameter_to_json(value: Any) -> Any:
+    """Return a parameter as a JSON value."""
+    return to_json(value, _object_to_json)
+
+
+def to_json(value: Any, convert_object: Callable[[Any], Any]) -> Any:
+    """Return a value as JSON: collections item by item, and objects as ``convert_object`` converts them."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item, of_object) for key, item in value.items()}
+        return {str(key): to_json(item, convert_object) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(item, of_object) for item in value]
+        items = [to_json(item, convert_object) for item in value]
         return items if isinstance(value, list | tuple) else sorted(items, key=str)
-    return value if value is None or isinstance(value, str | int | float) else of_object(value)
+    return value if value is None or isinstance(value, str | int | float) else convert_object(value)
 
 
-def plain_parameter(value: Any) -> Any:
-    """Return a parameter as JSON."""
-    return plain(value, _of_object)
-
-
-def _of_object(value: Any) -> Any:
+def _object_to_json(value: Any) -> Any:
     if isinstance(value, type):
         return value.__qualname__
-    if (model := _model_asked(value)) is not None:
+    if (model := _model_name_of(value)) is not None:
         return model
     if is_dataclass(value):  # asdict() would copy each value, and a lock cannot be copied
-        return {field.name: plain_parameter(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: parameter_to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Sequence):
-        return [plain_parameter(item) for item in value]
+        return [parameter_to_json(item) for item in value]
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
-def _model_asked(value: Any) -> str | None:
+def _model_name_of(value: Any) -> str | None:
     """Return the model name of a judge, an embedder or a LangChain model; None for any other object."""
-    if _has(value, "ask"):
+    if _has_method(value, "ask"):
         model = getattr(value, "model", None)
         if not isinstance(model, str) or not model:
             kind = type(value).__name__
             raise ConfigurationError(f"a {kind} is a judge that names no model; give it a text as model")
         return model
-    if _has(value, "embed"):
+    if _has_method(value, "embed"):
         return embedder_name(value)
-    if _has(value, "ainvoke") or _has(value, "aembed_documents"):
-        return " | ".join(map(model_name, _models(value)))
+    if _has_method(value, "ainvoke") or _has_method(value, "aembed_documents"):
+        return " | ".join(map(model_name, _models_in(value)))
     return None
 
 
-def _has(value: Any, method: str) -> bool:
-    return callable(getattr(value, method, None))
+def _has_method(value: Any, name: str) -> bool:
+    return callable(getattr(value, name, None))
 
 
-def _models(runnable: Any) -> Iterator[Any]:
+def _models_in(runnable: Any) -> Iterator[Any]:
     """Yield the models in a LangChain runnable: the target of a binding, the steps of a sequence, and the fallbacks."""
     if (bound := getattr(runnable, "bound", None)) is not None:
-        yield from _models(bound)
+        yield from _models_in(bound)
     elif isinstance(steps := getattr(runnable, "steps", None), list):
         for step in steps:
-            yield from _models(step)
-    elif isinstance(others := getattr(runnable, "fallbacks", None), list | tuple):
-        for other in (runnable.runnable, *others):
-            yield from _models(other)
+            yield from _models_in(step)
+    elif isinstance(fallbacks := getattr(runnable, "fallbacks", None), list | tuple):
+        for model in (runnable.runnable, *fallbacks):
+            yield from _models_in(model)
     else:
         yield runnable
 
@@ -174,16 +172,16 @@ class Finding:
 
 
 Measured: TypeAlias = Finding | Score | ScoreValue | None
-"""A result of ``measure``. A bare number or category is a value; None and nan are no value."""
+"""The result of ``measure``. A bare number or category is the value; None and nan mean that there is no value."""
 
 
 class BaseMetric:
     """The mixin that makes a class with one method ``async measure(sample)`` a metric.
 
-    Field check → ``measure`` → range check → ``Score``. A failure of a sample or a judge is an outcome without a value;
-    ``score`` does not raise for it.
+    ``score`` checks the sample's fields, calls ``measure``, checks the range of the value and returns a ``Score``. If the
+    sample or the judge fails, the score has an outcome and no value; ``score`` does not raise for it.
 
-    Public attributes are the metric's parameters and part of its version. A judge, an embedder or a chat model counts by its
+    Public attributes are the metric's parameters and part of its version; a judge, an embedder or a chat model is there by its
     model's name. Attributes that begin with an underscore are not part of the version.
 
     Attributes:
@@ -191,7 +189,7 @@ class BaseMetric:
         scale: kind, range, direction and pass mark of the values.
         requires: kind of sample, ``single_turn`` or ``multi_turn`` → names of the required fields.
         optional: kind of sample → names of further fields that the metric reads if the sample has them.
-        cpu_bound: whether ``measure`` computes rather than waits. The engine then runs it in a pool thread, and ``score_sync``
+        cpu_bound: whether ``measure`` computes instead of waiting. The engine then runs it in a pool thread, and ``score_sync``
             in the caller's thread.
         base_version: version of the computation, raised by hand; prompts and parameters are hashed into ``version``.
         steps: the prompted steps, by name.
@@ -228,12 +226,12 @@ class BaseMetric:
 
         Judges are called on spanscore's one loop of the process. A ``cpu_bound`` metric runs on the caller's loop.
         """
-        scored = self._scored(sample)
-        return await (scored if self.cpu_bound else loop.await_on_loop(scored))
+        score = self._score_here(sample)
+        return await (score if self.cpu_bound else loop.await_on_loop(score))
 
     def score_sync(self, sample: Sample) -> Score:
         """Score one sample and block until it is done, even inside a running loop (Jupyter)."""
-        return run_without_loop(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
+        return run_without_loop(self._score_here(sample)) if self.cpu_bound else loop.run(self._score_here(sample))
 
     @cached_property
     def version(self) -> str:
@@ -264,54 +262,53 @@ class BaseMetric:
         absent = missing_fields(sample, self.requires[kind_of(sample)])
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
-    async def _scored(self, sample: Sample) -> Score:
+    async def _score_here(self, sample: Sample) -> Score:
+        """Score one sample on the running loop."""
+        context = current_score()
+        context.images = getattr(sample, "images", None) or ()
+        if context.images:
+            sample = mark_images(sample)  # each image's marker stands in the text
         # suppress_tracing(): a user's metric may call its model itself.
         # asked_by(): the judge calls belong to this score, even if the metric is called directly.
-        context = current_score()
-        if images := getattr(sample, "images", None) or ():
-            sample = mark_images(sample)
-        context.images = images
         with recorded_calls() as calls, suppress_tracing(), asked_by(context):
-            return await self._outcome(sample, calls)
+            return await self._score_or_failure(sample, calls)
 
-    async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
-        """Measure one sample and return its score, even after a failure. Each judge call is added to ``calls``."""
+    async def _score_or_failure(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
+        """Measure one sample and return its score, even after a failure. ``calls`` grows with each judge call."""
         try:
             refusal = self._refusal(sample)
             if refusal is not None:
-                return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
+                return self._new_score(Outcome.MISSING_FIELD, calls, reason=refusal)
             if isinstance(self._judge, Jury):
                 return await self._ask_jury(self._judge, sample, calls)
-            return self._judged(await self.measure(sample), calls)
+            return self._to_score(await self.measure(sample), calls)
         except NotApplicableError as error:
-            return self._ended(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
+            return self._new_score(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
         except JudgeError as error:
-            own = (outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
-            outcome = next(own, Outcome.JUDGE_ERROR)
-            return self._ended(outcome, calls, reason=str(error), error_type=error.error_type)
+            outcomes = (outcome for kind, outcome in _OUTCOME_BY_ERROR.items() if isinstance(error, kind))
+            outcome = next(outcomes, Outcome.JUDGE_ERROR)
+            return self._new_score(outcome, calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (user code may raise anything, and the text may quote content)
             reason = f"{self.name} raised {user_origin(error)}"
-            return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
+            return self._new_score(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
 
     async def _ask_jury(self, jury: Jury, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
         """Score a sample with all jurors concurrently, then with ``then`` if the jurors disagree, and combine the scores."""
-        scores = await asyncio.gather(*(self._with_judge(juror)._scored(sample) for juror in jury.jurors))
+        scores = await asyncio.gather(*(self._with_judge(juror)._score_here(sample) for juror in jury.jurors))
         if jury.then is not None and disagree(scores):
-            scores.append(await self._with_judge(jury.then)._scored(sample))
+            scores.append(await self._with_judge(jury.then)._score_here(sample))
         by_model = {juror.model: score for juror, score in zip(jury.members, scores, strict=False)}
-        finding, votes = find_verdict(by_model), votes_of(by_model)
+        finding, votes = combine_scores(by_model), votes_of(by_model)
         if finding.value is not None:
             measured = Finding(value=finding.value, explanation=finding.explanation, scale=scores[0].scale)
-            return replace(self._score_of_finding(measured, calls), jury=votes)
-        error_type = "jury_incomplete" if finding.outcome is Outcome.JUDGE_ERROR else None
-        applies = False if finding.outcome is Outcome.NOT_APPLICABLE else None
-        return self._ended(
+            return replace(self._to_score(measured, calls), jury=votes)
+        return self._new_score(
             finding.outcome,
             calls,
             reason=finding.reason,
             explanation=finding.explanation,
-            error_type=error_type,
-            applies=applies,
+            error_type="jury_incomplete" if finding.outcome is Outcome.JUDGE_ERROR else None,
+            applies=False if finding.outcome is Outcome.NOT_APPLICABLE else None,
             jury=votes,
         )
 
@@ -329,19 +326,27 @@ class BaseMetric:
             return f"{self.name} needs a {kinds} sample, not a {turns} one"
         return self.missing(sample)
 
-    def _judged(self, measured: Measured, calls: Sequence[JudgeCall]) -> Score:
+    def _to_score(self, measured: Measured, calls: Sequence[JudgeCall]) -> Score:
+        """Return the score of a result of ``measure``; a Score gets this metric's name, version and judge."""
         if isinstance(measured, Score):
-            return self._complete_score(measured, calls)
-        return self._score_of_finding(measured if isinstance(measured, Finding) else Finding(value=measured), calls)
-
-    def _score_of_finding(self, finding: Finding, calls: Sequence[JudgeCall]) -> Score:
+            return replace(
+                measured,
+                metric=self.name,
+                version=self.version,
+                evaluator_version=self.evaluator_version,
+                source=current_score().source,
+                usage=Usage(tuple(calls)) if calls else measured.usage,
+                judge_model=self._answering_model(calls, measured.judge_model),
+            )
+        finding = measured if isinstance(measured, Finding) else Finding(value=measured)
         scale = finding.scale or self.scale
         try:
             value = _value_on(scale, finding.value)
         except _UnusableValueError as error:
-            return self._ended(Outcome.METRIC_ERROR, calls, reason=f"{self.name} {error}", error_type=error.error_type)
+            reason = f"{self.name} {error}"
+            return self._new_score(Outcome.METRIC_ERROR, calls, reason=reason, error_type=error.error_type)
         if value is None:
-            return self._ended(
+            return self._new_score(
                 Outcome.NO_VALUE,
                 calls,
                 reason=finding.reason or f"{self.name} has no value on this sample",
@@ -349,7 +354,7 @@ class BaseMetric:
                 votes=finding.votes,
             )
         quality = scale.quality(value)
-        return self._ended(
+        return self._new_score(
             Outcome.SCORED,
             calls,
             scale=scale,
@@ -361,18 +366,7 @@ class BaseMetric:
             applies=True if self.is_conditional else None,
         )
 
-    def _complete_score(self, score: Score, calls: Sequence[JudgeCall]) -> Score:
-        """Return a Score that ``measure`` built itself, with this metric's name, version and judge."""
-        return replace(
-            score,
-            metric=self.name,
-            version=self.version,
-            **self._judge_asked(),
-            usage=Usage(tuple(calls)) if calls else score.usage,
-            judge_model=self._answered(calls, score.judge_model),
-        )
-
-    def _ended(
+    def _new_score(
         self, outcome: Outcome, calls: Sequence[JudgeCall], *, scale: Scale | None = None, **fields: Any
     ) -> Score:
         """Return a score with the fields that all scores of this metric share."""
@@ -381,34 +375,31 @@ class BaseMetric:
             version=self.version,
             outcome=outcome,
             scale=scale or self.scale,
-            **self._judge_asked(),
+            evaluator_version=self.evaluator_version,
+            source=current_score().source,
             contradictions=current_score().contradictions,
             usage=Usage(tuple(calls)),
-            judge_model=self._answered(calls),
+            judge_model=self._answering_model(calls),
             **fields,
         )
 
-    def _judge_asked(self) -> dict[str, Any]:
-        """Return the evaluator version and source of the current score, by the judge that answers for it."""
-        return {"evaluator_version": self.evaluator_version, "source": current_score().source}
+    def _answering_model(self, calls: Sequence[JudgeCall], default: str | None = None) -> str | None:
+        """Return the model of the last judge call, or ``default``, or the judge's model; None without a judge.
 
-    def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
-        """Return the model of the last judge call, or ``known``, or the judge's model; None without a judge.
-
-        A jury's model names all its members.
+        The model of a jury names all its members.
         """
         if isinstance(self._judge, Jury):
             return self._judge.model
-        answered = next((call.model for call in reversed(calls) if call.model and call.step != EMBED_STEP), None)
-        return answered or known or (self._judge.model if self._judge else None)
+        models = (call.model for call in reversed(calls) if call.model and call.step != EMBED_STEP)
+        return next(models, None) or default or (self._judge.model if self._judge else None)
 
     def _identity(self) -> dict[str, Any]:
         """Return the values that are hashed into the version: parameters, prompts and scale."""
         public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
-        parameters = parameters_of_version(self.name, public)
+        parameters = parameters_to_json(self.name, public)
         prompts = {name: self._texts_of(step) for name, step in self.steps.items()}
-        # Metrics of earlier releases had no ``categories`` and ``bad``, so these are left out while they are empty.
-        scale = {name: value for name, value in plain_parameter(self.scale).items() if value != []}
+        # Empty ``categories`` and ``bad`` are left out, so that a metric without categories keeps its version.
+        scale = {name: value for name, value in parameter_to_json(self.scale).items() if value != []}
         return {"parameters": parameters, "prompts": prompts, "scale": scale}
 
     def _texts_of(self, step: Step[Any]) -> Rendered:
@@ -416,14 +407,14 @@ class BaseMetric:
         return render(step.prompt({}, order="evidence_first" if self._judge is None else prompt_order(self._judge)))
 
 
-_OUTCOMES: Mapping[type[JudgeError], Outcome] = {
+_OUTCOME_BY_ERROR: Mapping[type[JudgeError], Outcome] = {
     JudgeTimeout: Outcome.TIMEOUT,
     JudgeRateLimited: Outcome.JUDGE_UNAVAILABLE,
     JudgeBudgetSpent: Outcome.BUDGET_EXHAUSTED,
 }
-
-
+"""Error of a judge → outcome of the score. Any other ``JudgeError`` is a ``judge_error``."""
 _NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires", "scale"})
+"""Public attributes that are not hashed as parameters. Prompts and scale are hashed separately."""
 
 
 def optional_of(metric: Metric) -> Mapping[str, tuple[str, ...]]:
@@ -440,7 +431,7 @@ def kind_of(sample: Any) -> str:
 
 
 class _UnusableValueError(Exception):
-    """A result that is no value of the metric's scale. The text quotes no content.
+    """The result is not a value of the metric's scale. The text quotes no content.
 
     Attributes:
         error_type: ``no_number``, ``no_category`` or ``out_of_range``.
@@ -452,10 +443,10 @@ class _UnusableValueError(Exception):
 
 
 def _value_on(scale: Scale, result: Any) -> ScoreValue | None:
-    """Return the value on the scale: a category, or a number clipped to the range within ``_SLACK``; None for None and nan.
+    """Return a result as a value of the scale: a category, or a number clipped to the range; None for None and nan.
 
     Raises:
-        _UnusableValueError: the value is neither.
+        _UnusableValueError: the result is no category of the scale, no number, or outside the range by more than ``_SLACK``.
     """
     if result is None:
         return None

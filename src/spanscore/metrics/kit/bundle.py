@@ -1,4 +1,4 @@
-"""Bundles: one judge call with the criteria of several metrics on the same sample, and one verdict per metric."""
+"""Bundles: one judge call asks about the criteria of several metrics on the same sample, and answers each of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _CriteriaVerdicts(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _read_each(cls, answer: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+    def _read_valid_fields(cls, answer: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         try:
             return read(answer)
         except ValidationError:
@@ -106,11 +106,11 @@ async def ask_in_bundle(
 ) -> T:
     """Ask a metric's question in one judge call with other metrics' questions about the same evidence.
 
-    If the answer lacks a verdict, that criterion is asked alone. Each score has an equal share of the tokens and the cost.
-    Metrics share a call only if they have the same judge, budgets, and export of content.
+    A criterion without a verdict in the answer is asked again alone. Each score has an equal share of the tokens and the cost.
+    Metrics share a call only if they have the same judge and budgets, and export the same content.
 
     Args:
-        judge: the metric's judge; judges are the same if they have the same account and sampling parameters.
+        judge: the metric's judge. Judges with the same account and sampling parameters are the same.
         metric: name of the metric.
         step: the metric's only step.
         evidence: variable → value; a call is shared by metrics with equal evidence.
@@ -132,6 +132,7 @@ _open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, list[_Bundle]
 
 
 def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_index: int) -> _Bundle:
+    """Return an open bundle that this metric can join, or a new bundle, which is sent after two iterations of the loop."""
     loop, score = asyncio.get_running_loop(), current_score()
     ledger = score.budget_ledger
     budgets = () if ledger is None else tuple(budget for budget in ledger.budgets if budget.holds_for(metric))
@@ -142,18 +143,21 @@ def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_in
             return bundle
     bundles.append(bundle := _Bundle(judge, evidence, vote_index))
 
-    def send() -> None:
+    def close_and_send() -> None:
         bundles.remove(bundle)
         if not bundles:
             del _open[loop][key]
         bundle.send()
 
-    after_turns(_TURNS, send)
+    after_turns(_TURNS, close_and_send)
     return bundle
 
 
 class _Bundle(SharedRequest[str, BaseModel | None]):
-    """One judge call for the criteria of several metrics, by the metric's name. Call on the loop thread."""
+    """One judge call for the criteria of several metrics. Call on the loop thread.
+
+    ``SharedRequest`` has the waiting metrics by name (``waits``), and cancels the request with the last of them.
+    """
 
     def __init__(self, judge: Judge, evidence: Mapping[str, Any], vote_index: int) -> None:
         super().__init__()
@@ -162,12 +166,12 @@ class _Bundle(SharedRequest[str, BaseModel | None]):
         self._vote_index = vote_index
         self._steps: dict[str, Step[Any]] = {}
         self._calls: list[JudgeCall] = []
-        self._claimed = 0
+        self._recorded = 0  # number of shares that scores have recorded
 
     async def answer(self, metric: str, step: Step[Any]) -> BaseModel | None:
-        """Wait for the answer to one criterion; None if the answer lacks it.
+        """Wait for the answer to one criterion; None if the judge's answer lacks it. The score records its share of the calls.
 
-        The last cancelled metric cancels the request, and its score records the remaining cost.
+        A cancelled metric records nothing unless it is the last: then its score records all remaining shares.
         """
         self._steps[metric] = step
         wait = self.join(metric)
@@ -177,7 +181,7 @@ class _Bundle(SharedRequest[str, BaseModel | None]):
         finally:
             await self.leave(metric)
             if not wait.answer.cancelled() or not self.waits:
-                self._claim(wait.score)
+                self._record_share(wait.score)
 
     def send(self) -> None:
         """Send one request for all waiting metrics."""
@@ -198,12 +202,12 @@ class _Bundle(SharedRequest[str, BaseModel | None]):
                 if not wait.answer.done():
                     wait.answer.set_result(verdicts.find_verdict(metric))
 
-    def _claim(self, score: ScoreContext) -> None:
-        """Record the metric's share of each call; the last metric also records the shares of cancelled metrics."""
-        first, count = self._claimed, len(self._steps)
-        self._claimed = count if not self.waits else first + 1
+    def _record_share(self, score: ScoreContext) -> None:
+        """Record one share of each call; the last metric also records the shares of cancelled metrics."""
+        first, count = self._recorded, len(self._steps)
+        self._recorded = count if not self.waits else first + 1
         for call in self._calls:
-            record(_compute_share(call, first, self._claimed, count))
+            record(_compute_share(call, first, self._recorded, count))
         score.chosen.update(self.score.chosen)
         score.source = score.source or self.score.source
 

@@ -1,4 +1,4 @@
-"""GradedMetric: the base class of metrics whose judge gives a grade, a verdict or a category, by vote on one question."""
+"""GradedMetric, the base class of metrics with one question, to which the judge answers a grade, a verdict or a category."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ Bounds = tuple[float, float] | None
 
 _GRADE = re.compile(r"-?\d+(?:\.\d+)?")
 _SPAN = re.compile(r"(?<![\d.])(\d+)\s*[-–]\s*(\d+)(?![\d.])")
-_TWO = 2
 _WIDEST = 1_000
-"""Largest span of grades that is expanded into single grades; no rubric has more."""
+"""Largest span of grades that is expanded into single grades. A rubric has fewer grades."""
 
 Fields: TypeAlias = Sequence[str] | Mapping[str, Collection[str]]
-"""Names of fields, such as ``response`` or ``reference:optional``; or kind of sample → such names, as in ragas."""
+"""A metric's parameter ``fields``: names, such as ``response`` or ``reference:optional``; or kind of sample → names (ragas)."""
 
 ALL_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -43,7 +42,7 @@ ALL_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         MULTI_TURN: ("user_input", "reference"),
     }
 )
-"""Kind of sample → fields that a judge can be shown of it, in the order of the prompt."""
+"""Kind of sample → its fields that can be shown to a judge, in the order of the prompt."""
 DEFAULT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {SINGLE_TURN: ("user_input", "response", "reference"), MULTI_TURN: ALL_FIELDS[MULTI_TURN]}
 )
@@ -66,9 +65,9 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class GradedMetric(JudgedMetric):
-    """The base class of a metric that shows the judge selected fields of a sample, and asks for one or more votes.
+    """The base class of a metric that shows the judge some fields of a sample, and asks one question once per vote.
 
-    A conversation is shown as messages (in ragas: one text).
+    The most frequent answer is the value. A conversation is shown as messages (in ragas: as one text).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -100,10 +99,12 @@ class GradedMetric(JudgedMetric):
         required_columns: Fields | None,
         bundle: bool = False,
     ) -> None:
-        self.fields = fields_wanted(name, fields, required_columns)
+        self.fields = parse_fields(name, fields, required_columns)
         if self.fields is not None:
-            needed = {kind: tuple(name for name in names if ":" not in name) for kind, names in self.fields.items()}
-            self.requires = needed
+            self.requires = {
+                kind: tuple(name for name in names if not name.endswith(_OPTIONAL))
+                for kind, names in self.fields.items()
+            }
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         if not isinstance(bundle, bool):
             raise ConfigurationError(f"{name}: bundle is {bundle!r}; it is true or false")
@@ -113,16 +114,16 @@ class GradedMetric(JudgedMetric):
             warnings.warn(self.advice, ContextsHiddenWarning, stacklevel=3)
 
     @cached_property
-    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+    def _shown_fields(self) -> Mapping[str, tuple[str, ...]]:
         if self.fields is None:
             return DEFAULT_FIELDS
-        return {kind: tuple(name.partition(":")[0] for name in names) for kind, names in self.fields.items()}
+        return {kind: tuple(name.removesuffix(_OPTIONAL) for name in names) for kind, names in self.fields.items()}
 
     @property
     def advice(self) -> str | None:
-        """A warning, also by ``spanscore check``, if an instruction or condition mentions contexts that are not shown.
+        """A warning that an instruction or condition mentions contexts, which are not shown by default; None = no warning.
 
-        None = no warning.
+        The constructor issues it as a ``ContextsHiddenWarning``, and ``spanscore check`` prints it.
         """
         for step in () if self.fields else self.steps.values():
             word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
@@ -135,16 +136,20 @@ class GradedMetric(JudgedMetric):
         return None
 
     def missing(self, sample: Sample) -> str | None:
-        """Return a message on missing required fields, or on a sample without any shown field; None if it can be scored."""
+        """Return a message that names the missing required or shown fields; None if the sample can be scored.
+
+        Without required fields, one of the shown fields is enough.
+        """
         kind = kind_of(sample)
-        if self.requires[kind] or any(getattr(sample, name, None) is not None for name in self._shown[kind]):
+        if self.requires[kind] or any(getattr(sample, name, None) is not None for name in self._shown_fields[kind]):
             return super().missing(sample)
-        return f"{self.name} needs at least one of {', '.join(self._shown[kind])}, and the sample has none"
+        return f"{self.name} needs at least one of {', '.join(self._shown_fields[kind])}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
         """Ask the metric's question once per vote and return the most frequent grade, verdict or category."""
-        evidence, (question,) = self.evidence(sample), self.questions
-        return await voted(
+        (question,) = self.questions
+        evidence = evidence_of(sample, self._shown_fields[kind_of(sample)])
+        return await ask_majority(
             lambda index: self.ask(question, evidence, vote_index=index),
             self.votes,
             field=self._grade_field,
@@ -152,7 +157,7 @@ class GradedMetric(JudgedMetric):
         )
 
     def _break_tie(self, grades: Sequence[Any]) -> ScoreValue:
-        """Return the result of votes of which several are equally frequent."""
+        """Return the value if several grades are equally frequent: the lower median of all votes."""
         grade: ScoreValue = median_low(grades)
         return grade
 
@@ -175,23 +180,19 @@ class GradedMetric(JudgedMetric):
             return super()._texts_of(step)
         return render(bundle_prompt({"criterion": step}, {}, order=prompt_order(self._judge)))
 
-    def evidence(self, sample: Sample) -> dict[str, Any]:
-        """Return the fields of a sample that the judge is shown."""
-        return evidence_of(sample, self._shown[kind_of(sample)])
-
 
 def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
     """Return field → value for the named fields that the sample has; a conversation as messages."""
-    shown = {name: getattr(sample, name, None) for name in names}
-    if isinstance(sample, MultiTurnSample) and "user_input" in shown:
-        shown["user_input"] = sample.messages()
-    return {name: value for name, value in shown.items() if value is not None}
+    values = {name: getattr(sample, name, None) for name in names}
+    if isinstance(sample, MultiTurnSample) and "user_input" in values:
+        values["user_input"] = sample.messages()
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def fields_wanted(
+def parse_fields(
     metric: str, fields: Fields | None, required_columns: Fields | None
 ) -> Mapping[str, tuple[str, ...]] | None:
-    """Return kind of sample → fields in the order of the prompt, an optional field as ``reference:optional``.
+    """Return the user's parameter ``fields``, checked, as kind of sample → names in the order of the prompt.
 
     A list applies to each kind of sample that can have all required fields of the list.
 
@@ -201,7 +202,7 @@ def fields_wanted(
         required_columns: ragas's name for ``fields``; None or empty = the default.
 
     Returns:
-        None if neither argument is given.
+        None if neither argument is given. An optional field is there as ``reference:optional``.
 
     Raises:
         ConfigurationError: both arguments are given; names are empty, unknown or not in a list; or a mapping's kind of sample
@@ -212,59 +213,61 @@ def fields_wanted(
     wanted = fields if fields is not None else required_columns or None
     if wanted is None:
         return None
-    named = _by_kind(metric, wanted)
-    kinds = {kind: names for kind, names in named.items() if _can_have(kind, names)}
-    if not kinds or (isinstance(wanted, Mapping) and len(kinds) < len(named)):
+    by_kind = _names_by_kind(metric, wanted)
+    kinds = [kind for kind, required in by_kind.items() if _can_have(kind, required)]
+    if not kinds or (isinstance(wanted, Mapping) and len(kinds) < len(by_kind)):
         raise ConfigurationError(
-            f"{metric}: fields are {wanted!r}; {_lack(wanted, named)}. A single turn has "
+            f"{metric}: fields are {wanted!r}; {_describe_lack(wanted, by_kind)}. A single turn has "
             f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
         )
-    return {kind: _in_order(kind, names) for kind, names in kinds.items()}
+    return {kind: _in_order(kind, by_kind[kind]) for kind in kinds}
 
 
-def _by_kind(metric: str, fields: Fields) -> dict[str, dict[str, bool]]:
+def _names_by_kind(metric: str, fields: Fields) -> dict[str, dict[str, bool]]:
     """Return kind of sample → field → whether it is required; a list applies to every kind."""
     if isinstance(fields, Mapping):
-        return {str(getattr(kind, "value", kind)): _marked(metric, names) for kind, names in fields.items()}
-    return dict.fromkeys(ALL_FIELDS, _marked(metric, fields))
+        return {str(getattr(kind, "value", kind)): _parse_names(metric, names) for kind, names in fields.items()}
+    return dict.fromkeys(ALL_FIELDS, _parse_names(metric, fields))
 
 
-def _marked(metric: str, names: Any) -> dict[str, bool]:
-    """Return field → whether it is required."""
-    if isinstance(names, str) or not isinstance(names, Collection) or not names:
-        raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
-    marked: dict[str, bool] = {}
-    for name in names:
-        field = str(name).removesuffix(_OPTIONAL)
-        if field not in ALL_FIELDS[SINGLE_TURN]:
-            meant = did_you_mean(field, ALL_FIELDS[SINGLE_TURN])
-            raise ConfigurationError(
-                f"{metric}: fields has {name!r}; {meant and f'{meant} '}A field is one of "
-                f"{', '.join(ALL_FIELDS[SINGLE_TURN])}, each alone or with {_OPTIONAL} behind it"
+def _describe_lack(fields: Fields, by_kind: Mapping[str, Mapping[str, bool]]) -> str:
+    for kind, required in by_kind.items() if isinstance(fields, Mapping) else ():
+        if not _can_have(kind, required):
+            return (
+                f"a {kind} sample has no {', '.join(name for name in required if name not in ALL_FIELDS.get(kind, ()))}"
             )
-        marked[field] = marked.get(field, False) or field == name
-    return marked
-
-
-def _can_have(kind: str, marked: Mapping[str, bool]) -> bool:
-    """Whether a kind of sample has all required fields and at least one field."""
-    fields = ALL_FIELDS.get(kind, ())
-    return any(field in fields for field in marked) and all(field in fields for field in marked if marked[field])
-
-
-def _lack(wanted: Fields, named: Mapping[str, Mapping[str, bool]]) -> str:
-    for kind, marked in named.items() if isinstance(wanted, Mapping) else ():
-        if not _can_have(kind, marked):
-            return f"a {kind} sample has no {', '.join(field for field in marked if field not in ALL_FIELDS.get(kind, ()))}"
     return "no kind of sample has them all"
 
 
-def _in_order(kind: str, marked: Mapping[str, bool]) -> tuple[str, ...]:
-    return tuple(name if marked[name] else name + _OPTIONAL for name in ALL_FIELDS[kind] if name in marked)
+def _in_order(kind: str, required: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(name if required[name] else name + _OPTIONAL for name in ALL_FIELDS[kind] if name in required)
+
+
+def _parse_names(metric: str, names: Any) -> dict[str, bool]:
+    """Return field → whether it is required."""
+    if isinstance(names, str) or not isinstance(names, Collection) or not names:
+        raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
+    required: dict[str, bool] = {}
+    for name in names:
+        field = str(name).removesuffix(_OPTIONAL)
+        if field not in ALL_FIELDS[SINGLE_TURN]:
+            hint = did_you_mean(field, ALL_FIELDS[SINGLE_TURN])
+            raise ConfigurationError(
+                f"{metric}: fields has {name!r}; {hint and f'{hint} '}A field is one of "
+                f"{', '.join(ALL_FIELDS[SINGLE_TURN])}, each alone or with {_OPTIONAL} behind it"
+            )
+        required[field] = required.get(field, False) or field == name
+    return required
+
+
+def _can_have(kind: str, required: Mapping[str, bool]) -> bool:
+    """Whether a kind of sample has all required fields and at least one field."""
+    fields = ALL_FIELDS.get(kind, ())
+    return any(name in fields for name in required) and all(name in fields for name in required if required[name])
 
 
 def check_bundles(metrics: Iterable[Any]) -> None:
-    """Check that all metrics with ``bundle`` have equal fields and one judge.
+    """Check that all metrics with ``bundle`` have equal ``fields`` and the same judge.
 
     Raises:
         ConfigurationError: two of them differ.
@@ -280,10 +283,10 @@ def check_bundles(metrics: Iterable[Any]) -> None:
 
 
 @lru_cache(maxsize=64)
-def bounded(
+def restrict_score(
     shape: type[T], bounds: Bounds, *, describes_bounds: bool = True, only: tuple[float, ...] | None = None
 ) -> type[T]:
-    """Return a subclass of an answer shape with a bounded score. Subclasses are cached, so that a schema is built once.
+    """Return a subclass of an answer's shape that accepts only some scores. It is cached, so that its schema is built once.
 
     Args:
         shape: answer with a feedback or reason, and a field ``score``.
@@ -296,37 +299,37 @@ def bounded(
     if bounds is None:
         return shape
     low, high = bounds
-    listed = only is not None and only != _whole(bounds)
-    words = f"one of {', '.join(map(str, only or ()))}" if listed else f"{low} to {high}"
+    has_gaps = only is not None and only != _whole_numbers(bounds)
+    allowed = f"one of {', '.join(map(str, only or ()))}" if has_gaps else f"{low} to {high}"
 
-    def inside(score: float) -> float:
+    def check(score: float) -> float:
         if not (score in only if only is not None else low <= score <= high):
-            raise ValueError(f"a score is {words}")
+            raise ValueError(f"a score is {allowed}")
         return score
 
-    said = {"description": words} if describes_bounds or listed else {}
+    description = {"description": allowed} if describes_bounds or has_gaps else {}
     kind, name = (int, "integer") if all(grade == int(grade) for grade in only or bounds) else (float, "number")
-    score: Any = Annotated[kind, AfterValidator(inside), WithJsonSchema({"type": name, **said})]
+    score: Any = Annotated[kind, AfterValidator(check), WithJsonSchema({"type": name, **description})]
     return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, score=(score, ...))
 
 
 def bounds_of(keys: Iterable[str]) -> Bounds:
-    """Return the range of a rubric from its keys (``score1_description`` …); None if ``grades_of`` returns None."""
+    """Return the lowest and the highest grade in a rubric's keys; None if a key has no number, or all have the same number."""
     grades = grades_of(keys)
     return None if grades is None else (grades[0], grades[-1])
 
 
 def grades_of(keys: Iterable[str]) -> tuple[float, ...] | None:
-    """Return the grades in a rubric's keys, in order; None if a key has no number, or all keys have the same number.
+    """Return the grades in a rubric's keys (``score1_description`` …), in order; None in the cases of ``bounds_of``.
 
-    A key with a span (``3-5``) describes each whole number in the span.
+    A key with a span (``3-5``) has each whole number in the span.
     """
-    found = [_described(key) for key in keys]
-    grades = sorted({grade for described in found for grade in described})
-    return tuple(grades) if all(found) and len(grades) > 1 else None
+    by_key = [_grades_in(key) for key in keys]
+    grades = sorted({grade for grades in by_key for grade in grades})
+    return tuple(grades) if all(by_key) and len(grades) > 1 else None
 
 
-def _described(key: str) -> tuple[float, ...]:
+def _grades_in(key: str) -> tuple[float, ...]:
     span = _SPAN.search(key)
     if span is not None and int(span[1]) < int(span[2]) <= int(span[1]) + _WIDEST:
         return tuple(range(int(span[1]), int(span[2]) + 1))
@@ -334,26 +337,25 @@ def _described(key: str) -> tuple[float, ...]:
     return () if grade is None else (float(grade[0]) if "." in grade[0] else int(grade[0]),)
 
 
-def _whole(bounds: tuple[float, float]) -> tuple[float, ...]:
+def _whole_numbers(bounds: tuple[float, float]) -> tuple[float, ...]:
     low, high = bounds
     return tuple(range(int(low), int(high) + 1)) if high - low <= _WIDEST else ()
 
 
-def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:
+def check_bounds(name: str, bounds: Sequence[int] | None) -> Bounds:
     """Return the user's parameter ``range``, checked; None = any whole number.
 
     Raises:
         ConfigurationError: the range is not two whole numbers, the lower first.
     """
-    if given is None:
+    if bounds is None:
         return None
-    whole = [bound for bound in given if isinstance(bound, int) and not isinstance(bound, bool)]
-    if len(whole) != _TWO or len(given) != _TWO or whole[0] >= whole[1]:
-        raise ConfigurationError(f"{name}: range is {given!r}; it is two whole numbers, lowest first, such as [1, 5]")
-    return whole[0], whole[1]
+    if [type(bound) for bound in bounds] != [int, int] or bounds[0] >= bounds[1]:
+        raise ConfigurationError(f"{name}: range is {bounds!r}; it is two whole numbers, lowest first, such as [1, 5]")
+    return bounds[0], bounds[1]
 
 
-def direction_wanted(name: str, direction: Direction) -> Direction:
+def check_direction(name: str, direction: Direction) -> Direction:
     """Return the user's parameter ``direction``, checked.
 
     Raises:
@@ -364,35 +366,35 @@ def direction_wanted(name: str, direction: Direction) -> Direction:
     return direction
 
 
-def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:
-    """Return the scale of grades. Without bounds, values have no quality and neither pass nor fail."""
+def ordinal_scale(bounds: Bounds, direction: Direction = "higher") -> Scale:
+    """Return a scale of grades. Without bounds, a value has no quality, and neither passes nor fails."""
     return Scale(
         kind="ordinal", range=None if bounds is None else (float(bounds[0]), float(bounds[1])), direction=direction
     )
 
 
-async def voted(
+async def ask_majority(
     ask: Callable[[int], Coroutine[Any, Any, BaseModel]],
     number: int,
     *,
     field: str = "score",
     tie: Callable[[Sequence[Any]], ScoreValue] = median_low,
 ) -> Finding:
-    """Ask for votes and return the most frequent grade or category, with the reason of the first vote for it.
+    """Ask for votes, and return the most frequent grade or category with the reason of the first vote for it.
 
     Args:
         ask: coroutine function from the number of the vote, from 0, to an answer.
         number: number of votes.
         field: name of the answer field with the grade.
-        tie: function from all grades to the result if several grades are equally frequent. An odd number of votes can tie,
-            too, because a vote can fail.
+        tie: function from all grades to the result; called if several grades are equally frequent. An odd number of votes can
+            tie, too, because a vote can fail.
     """
     votes = await ask_votes(ask, number)
     grades: list[ScoreValue] = [getattr(vote, field) for vote in votes]
-    grade, *others = multimode(grades)
-    if others:
+    grade, *tied = multimode(grades)
+    if tied:
         grade = tie(grades)
     winner = votes[grades.index(grade)]
-    split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
+    count = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
     value = grade if isinstance(grade, str) else float(grade)
-    return Finding(value=value, explanation=split + reason_in(winner), votes=Votes(number, len(votes)))
+    return Finding(value=value, explanation=count + reason_in(winner), votes=Votes(number, len(votes)))

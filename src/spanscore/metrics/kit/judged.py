@@ -23,9 +23,9 @@ from spanscore.judges.jury import Jury
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.rendering import SAMPLE_PARTS
 from spanscore.judges.score_context import current_score
-from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric, language_wanted
+from spanscore.metrics.kit.base import MULTI_TURN, BaseMetric, parse_language
 from spanscore.metrics.kit.condition import contradictions_in
-from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
+from spanscore.metrics.kit.step import OwnPrompts, Step, override_prompts
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:  # loaded when a metric is fitted or adapted, or was
@@ -94,7 +94,8 @@ class JudgedMetric(NamedMetric):
 
     questions: tuple[Step[Any], ...]
     _judge: Judge
-    _language: str | None = None  # target language that ``adapt`` uses by default
+    _language: str | None = None
+    """Two-letter code of the language that ``adapt`` uses by default; None = ``adapt`` needs its argument."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class JudgedMetric(NamedMetric):
             JudgeError: there is no usable answer. Do not catch it: ``score`` turns it into an outcome.
             NotApplicableError: the step's condition does not hold. Do not catch it: ``score`` turns it into an outcome.
         """
-        own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
+        own = cast("Step[T]", self.steps[step.name])  # override_prompts() keeps name and output
         answer = await self._answer_step(own, evidence, vote_index=vote_index, repair=repair)
         current_score().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
         return answer
@@ -145,7 +146,7 @@ class JudgedMetric(NamedMetric):
         test gives p ≤ .05 there. A metric that cannot be taught is therefore changed in at most one run of twenty. A kept
         candidate has a new version and a new evaluator version. This metric is not changed: use ``Fitted.metric``.
 
-        Judge calls: about (candidates + 3) × 0.35 per label, each as many as one score; equal questions are asked once.
+        Cost: about (candidates + 3) × 0.35 scores per label. Equal questions are asked once.
 
         Args:
             annotations: labelled samples, ``{"user_input": …, "response": …, "human": True}``, or the path of a file of them:
@@ -191,15 +192,15 @@ class JudgedMetric(NamedMetric):
     async def adapt(
         self, judge: Any = None, language: str | None = None, *, progress: OnProgress | None = None
     ) -> Adapted:
-        """Translate the prompts in force with a judge, and check mechanically that no word that a program reads was lost.
+        """Translate the prompts in force with a judge, and check that the translation has all words that a program reads.
 
         The instruction and the texts of the examples are translated. Keys, numbers, names in backticks, placeholders, verdict
         words and the form of the examples stay, and so does a condition (``applies_when``), which is part of the metric's
         definition. The translation has a new evaluator version. This metric is not changed: use ``Adapted.metric``.
 
-        Judge calls: one per step, and one more if a check fails; a chat model is asked equal questions once.
+        Judge calls: one per step, and one more for each translation that fails a check. Equal questions are asked once.
 
-        Source: ragas's ``PromptMixin.adapt_prompts``. Deviations: the translation is checked, and its file is reviewed.
+        Source: ragas's ``PromptMixin.adapt_prompts``. Deviations: the translation is checked, and a person reviews its file.
 
         Args:
             judge: a chat model, a judge or a name, which translates. None = the metric's judge.
@@ -216,7 +217,7 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(f"{self.name} cannot be adapted: the offline judge cannot translate; give a model")
         if isinstance(translator, Jury):
             raise ConfigurationError(f"{self.name} cannot be adapted: a jury cannot translate; give one judge")
-        code = self._language if language is None else language_wanted(self.name, language)
+        code = self._language if language is None else parse_language(self.name, language)
         if code is None:
             raise ConfigurationError(f"{self.name} cannot be adapted without a language; give one, such as 'german'")
         from spanscore.metrics.kit.adapting import adapt_prompts
@@ -247,11 +248,12 @@ class JudgedMetric(NamedMetric):
 
     def _steps_with(self, prompts: OwnPrompts | None) -> dict[str, Step[Any]]:
         """Return the steps with the user's prompts. Examples come first if the judge reads no contexts and no conversation."""
-        shown = {*self._shown, *chain.from_iterable(self._shown.values())}
-        return overridden(self.questions, self._written(prompts), examples_first=not shown & _LONG_FIELDS)
+        kinds_and_fields = {*self._shown_fields, *chain.from_iterable(self._shown_fields.values())}
+        examples_first = not kinds_and_fields & _LONG_FIELDS
+        return override_prompts(self.questions, self._read_prompts(prompts), examples_first=examples_first)
 
     @property
-    def _shown(self) -> Mapping[str, tuple[str, ...]]:
+    def _shown_fields(self) -> Mapping[str, tuple[str, ...]]:
         """Kind of sample → fields that the judge may be shown."""
         return self.requires
 
@@ -261,12 +263,12 @@ class JudgedMetric(NamedMetric):
         Args:
             kind: kind of sample, ``single_turn`` or ``multi_turn``.
         """
-        shown = self._shown.get(kind, ())
+        shown = self._shown_fields.get(kind, ())
         field = next((field for field in SAMPLE_PARTS if field in shown), "")
-        at_once = getattr(unwrapped(self._judge), "answers_several", False)
-        return field, 1 if at_once else self.votes
+        one_call_for_all_votes = getattr(unwrapped(self._judge), "answers_several", False)
+        return field, 1 if one_call_for_all_votes else self.votes
 
-    def _written(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
+    def _read_prompts(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
         """Return the prompts from the file that ``prompts`` names, or ``prompts`` unchanged."""
         if prompts is None or _FILE not in prompts:
             return prompts
@@ -279,19 +281,19 @@ class JudgedMetric(NamedMetric):
 
 
 def refuse_unknown(name: str, parameter: str, value: Any, choices: Any) -> None:
-    """Refuse a value of a metric's parameter that is not in a ``Literal``.
+    """Check the value of a metric's parameter.
 
     Raises:
-        ConfigurationError: the value is not in ``choices``.
+        ConfigurationError: the value is not one of ``choices``, a ``Literal``.
     """
     if value not in get_args(choices):
         raise ConfigurationError(f"{name}: {parameter} is {value!r}; it is one of {', '.join(get_args(choices))}")
 
 
-async def together(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
+async def ask_concurrently(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
     """Ask independent questions concurrently, and return their answers in order.
 
-    The first failure is raised, and cancels the open questions: the answers would cost money without use.
+    The first failure is raised, and cancels the open questions, because their answers would only cost money.
     """
     tasks = [asyncio.ensure_future(question) for question in questions]
     try:

@@ -1,4 +1,4 @@
-"""Combine the scores of a jury's judges into one result, by mean or majority, and measure their disagreement."""
+"""Combine the scores of a jury's judges into one result, by mean or by majority, and compute their disagreement."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from spanscore.core.score import NOT_APPLICABLE, PASS_FAIL, JuryVotes, Outcome, 
 from spanscore.judges.jury import MIN_JURORS
 
 DISAGREEMENT: Final = 0.25
-"""Highest ``JuryVotes.disagreement`` at which jurors still agree. On a scale of 1 to 5 it is one grade."""
+"""Highest ``JuryVotes.disagreement`` at which jurors still agree: one grade on a scale of 1 to 5."""
 _ABSTAINED: Final = frozenset({Outcome.NOT_APPLICABLE, Outcome.NO_VALUE})
 """Outcomes of jurors that answered without a value."""
 _NOT_OF_A_JUROR: Final = frozenset({Outcome.BUDGET_EXHAUSTED, Outcome.METRIC_ERROR})
-"""Outcomes with a cause outside the juror. The jury's score has such an outcome if all jurors have it."""
+"""Outcomes with a cause outside the jurors. The jury's score has such an outcome if all jurors have it."""
 
 
 class JuryFinding(NamedTuple):
@@ -65,10 +65,10 @@ def votes_of(scores: Mapping[str, Score]) -> JuryVotes:
     )
 
 
-def find_verdict(scores: Mapping[str, Score]) -> JuryFinding:
-    """Return the result of a jury.
+def combine_scores(scores: Mapping[str, Score]) -> JuryFinding:
+    """Return the result of a jury, from its jurors' scores without the failed ones.
 
-    Failed jurors are left out. The outcome is
+    The outcome is
 
     - ``judge_error`` if fewer than two jurors answered, but ``budget_exhausted`` or ``metric_error`` if all jurors have it;
     - ``not_applicable`` if most answers are;
@@ -81,16 +81,16 @@ def find_verdict(scores: Mapping[str, Score]) -> JuryFinding:
     valued = [score for score in scores.values() if score.value is not None]
     abstained = [score for score in scores.values() if score.outcome in _ABSTAINED]
     if len(valued) + len(abstained) < MIN_JURORS:
-        return _find_failure(scores, len(valued) + len(abstained))
+        return _failed_jury(scores, len(valued) + len(abstained))
     inapplicable = sum(score.outcome is Outcome.NOT_APPLICABLE for score in abstained)
     if 2 * inapplicable > len(valued) + len(abstained):
         return JuryFinding(Outcome.NOT_APPLICABLE, reason=NOT_APPLICABLE)
     if len(abstained) >= len(valued):
         return JuryFinding(Outcome.NO_VALUE, reason=f"{len(valued)} of {len(scores)} jurors found a value")
-    return _count_values(scores, valued)
+    return _combine_values(scores, valued)
 
 
-def _count_values(scores: Mapping[str, Score], valued: Sequence[Score]) -> JuryFinding:
+def _combine_values(scores: Mapping[str, Score], valued: Sequence[Score]) -> JuryFinding:
     explanation = "; ".join(
         f"{model} {score.category or f'{score.number:g}'}{f': {score.explanation}' if score.explanation else ''}"
         for model, score in scores.items()
@@ -106,7 +106,7 @@ def _count_values(scores: Mapping[str, Score], valued: Sequence[Score]) -> JuryF
     return JuryFinding(Outcome.SCORED, value, explanation=explanation)
 
 
-def _find_failure(scores: Mapping[str, Score], answered: int) -> JuryFinding:
+def _failed_jury(scores: Mapping[str, Score], answered: int) -> JuryFinding:
     outcomes = {score.outcome for score in scores.values()}
     outcome = next(iter(outcomes & _NOT_OF_A_JUROR)) if len(outcomes) == 1 and outcomes <= _NOT_OF_A_JUROR else None
     left_out = ", ".join(f"{model} {score.outcome}" for model, score in scores.items() if score.outcome.failed)

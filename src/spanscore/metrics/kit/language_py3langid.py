@@ -7,7 +7,7 @@ from typing import Any
 from spanscore.errors import MissingExtraError
 
 
-def known_languages() -> frozenset[str]:
+def detectable_languages() -> frozenset[str]:
     """Return the detectable languages as two-letter codes of ISO 639-1. The first call takes half a second.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Load a local cross-encoder of sentence-transformers as a function from pairs of texts to similarities."""
+"""Load a local cross-encoder by sentence-transformers, as a function from pairs of texts to similarities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.kit.transformers_pairs import without_progress
 
 
-def cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
+def load_cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
     """Load a cross-encoder, which takes seconds and may download it, and return it as a function of pairs.
 
     Args:
@@ -25,7 +25,7 @@ def cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[floa
     try:
         with without_progress():
             encoder = CrossEncoder(model)
-    except Exception as error:  # it raises many types: missing file, network, configuration
+    except Exception as error:  # sentence-transformers raises many types: missing file, network, configuration
         raise ConfigurationError(
             f"the cross-encoder {model!r} could not be loaded ({type(error).__name__}): it is a name on the hub, or the path "
             "of a folder that holds one"

@@ -1,4 +1,4 @@
-"""Two shared steps: extract the statements of an answer, and verify statements against a context."""
+"""Two steps that metrics share: extract the statements of a text, and verify statements against a context."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.step import Step
 
-NonBlank = Annotated[list[str], AfterValidator(lambda statements: [*filter(key_of, statements)])]
+NonBlankStatements = Annotated[list[str], AfterValidator(lambda statements: [*filter(key_of, statements)])]
 """Statements in a judge's answer; blank statements are removed."""
 
 
 class Statements(BaseModel):
     """Statements, each understandable on its own."""
 
-    statements: NonBlank
+    statements: NonBlankStatements
 
 
 class StatementVerdict(BaseModel):
@@ -78,7 +78,7 @@ One row per statement, in order, the statement copied word for word, a short rea
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """A judge's verdicts, matched to the statements.
+    """The judge's verdicts on statements, in the order of the statements.
 
     Attributes:
         rows: one row per statement, in the statements' order; None for a statement without a verdict.
@@ -98,9 +98,9 @@ class Aligned:
         """Number of statements without a verdict."""
         return sum(1 for row in self.rows if row is None)
 
-    def supports(self, place: int) -> bool:
+    def supports(self, index: int) -> bool:
         """Whether the judge found the statement at this index supported; False without a verdict."""
-        row = self.rows[place]
+        row = self.rows[index]
         return row is not None and row.verdict == 1
 
     def unsupported(self, statements: Sequence[str]) -> Iterator[str]:
@@ -113,39 +113,40 @@ class Aligned:
 
 
 def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligned:
-    """Match rows to statements by text; if their numbers are equal, match the remaining rows by position.
+    """Match the judge's rows to statements by text.
 
-    A statement without a row takes the row of an equal statement.
+    If there are as many rows as statements, a row without a match belongs to the statement at its position: the judge changed
+    the text. A statement without a row gets the row of an equal statement.
 
     Raises:
         JudgeUnparseable: no row matches a statement, because the answer is empty or about other statements.
     """
-    matched: list[StatementVerdict | None] = [None] * len(statements)
-    loose: list[int] = []
-    open_places: dict[str, list[int]] = {}
-    for position, statement in enumerate(statements):
-        open_places.setdefault(key_of(statement), []).append(position)
-    for number, row in enumerate(rows):
-        places = open_places.get(key_of(row.statement))
-        if places:
-            matched[places.pop(0)] = row
-        else:
-            loose.append(number)
-    if len(rows) == len(statements):  # the judge reworded some statements, in the same order
-        for number in [n for n in loose if matched[n] is None]:
-            matched[number] = rows[number]
-            loose.remove(number)
-    matched = _share_rows(statements, matched)
-    if matched and all(row is None for row in matched):
-        raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
-    return Aligned(tuple(matched), len(loose))
-
-
-def _share_rows(statements: Sequence[str], rows: Sequence[StatementVerdict | None]) -> list[StatementVerdict | None]:
-    """Return the rows; a statement without a row takes the row of an equal statement."""
     keys = [*map(key_of, statements)]
-    judged = {key: row for key, row in zip(keys, rows, strict=True) if row is not None}
-    return [row or judged.get(key) for key, row in zip(keys, rows, strict=True)]
+    matched, extra = _match_rows(keys, rows)
+    row_by_key = {key: row for key, row in zip(keys, matched, strict=True) if row is not None}
+    if statements and not row_by_key:
+        raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
+    return Aligned(tuple(row or row_by_key.get(key) for key, row in zip(keys, matched, strict=True)), extra)
+
+
+def _match_rows(keys: Sequence[str], rows: Sequence[StatementVerdict]) -> tuple[list[StatementVerdict | None], int]:
+    """Return the row of each statement, by its key; None without a row. Also return the number of rows without a statement."""
+    indices_by_key: dict[str, list[int]] = {}
+    for index, key in enumerate(keys):
+        indices_by_key.setdefault(key, []).append(index)
+    matched: list[StatementVerdict | None] = [None] * len(keys)
+    unmatched: list[int] = []
+    for number, row in enumerate(rows):
+        if indices := indices_by_key.get(key_of(row.statement)):
+            matched[indices.pop(0)] = row
+        else:
+            unmatched.append(number)
+    if len(rows) == len(keys):
+        reworded = [number for number in unmatched if matched[number] is None]
+        for number in reworded:
+            matched[number] = rows[number]
+        return matched, len(unmatched) - len(reworded)
+    return matched, len(unmatched)
 
 
 def key_of(statement: str) -> str:

@@ -1,4 +1,4 @@
-"""Step, one prompted question of a metric, and the repeated votes on a question."""
+"""Step, one question of a metric to its judge; the user's own prompts for steps; and repeated votes on a question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from spanscore.metrics.kit.condition import NotApplicableError, conditional, wit
 from spanscore.protocols import Judge
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
-"""Step name → ``{"instruction": …, "examples": […]}``, or one of these keys; or only ``file`` → path of a file by ``fit``."""
+"""A metric's parameter ``prompts``: step name → ``{"instruction": …, "examples": […]}`` or one of these two keys.
+
+Or only ``{"file": path}``: the path of a file that ``fit`` or ``adapt`` wrote.
+"""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -57,10 +60,10 @@ class Step(Generic[T]):
         self, evidence: Mapping[str, Any], vote_index: int = 0, *, order: PromptOrder = "evidence_first"
     ) -> Prompt:
         """Return the prompt for one piece of evidence; variables with None are left out."""
-        condition, instruction = self.applies_when, self.instruction
+        condition = self.applies_when
         return Prompt(
             step=self.name,
-            instruction=instruction if condition is None else with_condition(instruction, condition),
+            instruction=self.instruction if condition is None else with_condition(self.instruction, condition),
             evidence={name: value for name, value in evidence.items() if value is not None},
             output=self.answer,
             examples=tuple(map(self._complete_example, self.examples)),
@@ -72,11 +75,11 @@ class Step(Generic[T]):
         )
 
     def _complete_example(self, example: Example) -> Example:
-        """Return an example in the form of the answer; in an example without ``applies``, the condition holds."""
+        """Return an example with the field ``applies`` in its output if the step has a condition; without a value it is 1."""
         return example if self.applies_when is None else replace(example, output={"applies": 1, **example.output})
 
     async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, vote_index: int = 0, repair: bool = True) -> T:
-        """Ask the judge this question; ``repair=False`` if asking again is cheaper than repairing an answer.
+        """Ask the judge this question. Set ``repair=False`` if asking again is cheaper than repairing an answer.
 
         Raises:
             JudgeError: there is no usable answer. Do not catch it: ``score`` turns it into an outcome.
@@ -86,7 +89,7 @@ class Step(Generic[T]):
         return self.read_condition(await ask(judge, question, repair=repair))
 
     def read_condition(self, answer: BaseModel) -> T:
-        """Return a valid answer if the step's condition holds.
+        """Return a valid answer unchanged if the step's condition holds.
 
         Raises:
             NotApplicableError: the condition does not hold.
@@ -96,7 +99,7 @@ class Step(Generic[T]):
         return cast("T", answer)  # ask() validates against the prompt's output
 
 
-def overridden(
+def override_prompts(
     steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None, *, examples_first: bool = False
 ) -> dict[str, Step[Any]]:
     """Return step name → step, with the user's instructions and examples.
@@ -110,15 +113,15 @@ def overridden(
     Raises:
         ConfigurationError: a step or key is unknown, or an example's output does not fit the step's output.
     """
-    known = {step.name: replace(step, examples_first=examples_first) for step in steps}
+    by_name = {step.name: replace(step, examples_first=examples_first) for step in steps}
     for name, change in (changes or {}).items():
-        if name not in known:
-            raise ConfigurationError(f"prompts: there is no step {name!r}; the steps are {sorted(known)}")
-        known[name] = _changed(known[name], change)
-    return known
+        if name not in by_name:
+            raise ConfigurationError(f"prompts: there is no step {name!r}; the steps are {sorted(by_name)}")
+        by_name[name] = _change_prompt(by_name[name], change)
+    return by_name
 
 
-def _changed(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
+def _change_prompt(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
     if not isinstance(change, Mapping):
         raise ConfigurationError(
             f"prompts.{step.name} is {change!r}; it is {{instruction: …, examples: […]}}, or either"
@@ -130,11 +133,11 @@ def _changed(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
     if "instruction" in change:
         step = replace(step, instruction=str(change["instruction"]))
     if "examples" in change:
-        step = replace(step, examples=tuple(_example(step, example) for example in change["examples"]))
+        step = replace(step, examples=tuple(_read_example(step, example) for example in change["examples"]))
     return step
 
 
-def _example(step: Step[Any], example: Any) -> Example:
+def _read_example(step: Step[Any], example: Any) -> Example:
     try:
         typed = example if isinstance(example, Example) else Example(**example)
         step.answer.model_validate(step._complete_example(typed).output)
@@ -143,11 +146,11 @@ def _example(step: Step[Any], example: Any) -> Example:
     return typed
 
 
-Answered = TypeVar("Answered")
+A = TypeVar("A")
 
 
-def votes_wanted(strictness: int) -> int:
-    """Return the number of votes for a strictness, after a check.
+def check_votes(strictness: int) -> int:
+    """Return the user's parameter ``strictness``, a number of votes, checked.
 
     Raises:
         ConfigurationError: the strictness is not a positive whole number.
@@ -157,34 +160,34 @@ def votes_wanted(strictness: int) -> int:
     return strictness
 
 
-def odd(strictness: int) -> int:
-    """Return the strictness, or the next odd number, because an even number of votes can tie.
+def odd_votes(strictness: int) -> int:
+    """Return the number of votes for a strictness: the next odd number if it is even, because an even number can tie.
 
     Raises:
         ConfigurationError: the strictness is not a positive whole number.
     """
-    return votes_wanted(strictness) | 1
+    return check_votes(strictness) | 1
 
 
-async def ask_votes(ask: Callable[[int], Coroutine[Any, Any, Answered]], number: int) -> list[Answered]:
+async def ask_votes(ask: Callable[[int], Coroutine[Any, Any, A]], number: int) -> list[A]:
     """Ask for votes 0 … number−1 concurrently, and return the answers in order; failed votes are left out.
 
     Raises:
-        JudgeError: every vote failed; the first vote's error is raised.
-        NotApplicableError: in most valid votes the step's condition does not hold.
+        JudgeError: all votes failed; the first vote's error is raised.
+        NotApplicableError: the step's condition does not hold in most of the votes that did not fail.
     """
     if number == 1:  # the usual case of a critic: avoids a task and a turn of the loop
         return [await ask(0)]
-    return _answers(await asyncio.gather(*map(ask, range(number)), return_exceptions=True))
+    return _valid_answers(await asyncio.gather(*map(ask, range(number)), return_exceptions=True))
 
 
-def _answers(results: Sequence[Answered | BaseException]) -> list[Answered]:
+def _valid_answers(results: Sequence[A | BaseException]) -> list[A]:
     answers = [result for result in results if not isinstance(result, BaseException)]
-    rest = [result for result in results if isinstance(result, BaseException)]
-    for error in rest:
-        if not isinstance(error, JudgeError | NotApplicableError):  # a bug or a cancellation is not a lost vote
+    errors = [result for result in results if isinstance(result, BaseException)]
+    for error in errors:
+        if not isinstance(error, JudgeError | NotApplicableError):  # a bug or a cancellation is not a failed vote
             raise error
-    nothing = [error for error in rest if isinstance(error, NotApplicableError)]
-    if len(nothing) > len(answers) or not answers:
-        raise (nothing or rest)[0]
+    not_applicable = [error for error in errors if isinstance(error, NotApplicableError)]
+    if len(not_applicable) > len(answers) or not answers:
+        raise (not_applicable or errors)[0]
     return answers

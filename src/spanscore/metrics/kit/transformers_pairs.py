@@ -14,11 +14,11 @@ HHEM = "vectara/hallucination_evaluation_model"
 """Vectara's hallucination evaluation model."""
 
 
-def entailment(model: str = HHEM, *, device: str | None = None) -> Callable[[Pairs], list[float]]:
+def load_entailment_classifier(model: str = HHEM, *, device: str | None = None) -> Callable[[Pairs], list[float]]:
     """Load a classifier, which takes seconds and may download it, and return it as a function of pairs.
 
-    Code that comes with the model is run, whichever model it is (``trust_remote_code``). HHEM contains such code: if that is
-    not acceptable, give the path of a copy that you have read. A model without a method ``predict`` must be a sequence
+    Code that comes with a model is run (``trust_remote_code``). HHEM contains such code: if that is not acceptable, give the
+    path of a copy that you have read. A model without a method ``predict`` must be a sequence
     classifier: the probability is that of its label that begins with "entail", or of its only label. With a sequence
     classifier, a context that is too long is cut, a statement never; HHEM gets every text whole.
 
@@ -79,7 +79,7 @@ def _pipeline(classifier: Any, model: str) -> Callable[[Pairs], list[float]]:
     def probabilities(pairs: Pairs) -> list[float]:
         texts = [{"text": context, "text_pair": statement} for context, statement in pairs]
         rows = run(texts, top_k=None, padding=True, truncation="only_first")
-        return [next(float(row["score"]) for row in found if row["label"] == label) for found in rows]
+        return [next(float(row["score"]) for row in scores if row["label"] == label) for scores in rows]
 
     return probabilities
 

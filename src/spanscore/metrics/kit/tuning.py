@@ -1,4 +1,4 @@
-"""Fit a metric's prompt to human labels: build candidate prompts, judge the labels with each, and keep a clearly better one."""
+"""Fit a metric's prompt to human labels: make candidate prompts, score the labels with each, and keep a clearly better one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.records import recorded_by
 from spanscore.judges.score_context import ScoreContext, asked_by, current_score
 from spanscore.metrics.kit.tuned_prompts import (
-    Answers,
+    Agreements,
     Fitted,
     Paired,
     Prompts,
@@ -44,9 +44,10 @@ from spanscore.samples.redaction import redact, redact_sample
 if TYPE_CHECKING:  # a metric loads this module when it is fitted
     from spanscore.metrics.kit.judged import JudgedMetric
 
-_AT_ONCE = 32
-"""Maximum number of samples that are judged concurrently, as in ``evaluate``; the judge also has its own limit."""
-_KEPT_S = 86_400.0
+_MAX_CONCURRENT = 32
+"""Most samples that are scored concurrently, as in ``evaluate``; the judge also has its own limit."""
+_ANSWERS_KEPT_S = 86_400.0
+"""Time in seconds for which equal questions are answered from memory: longer than a fit."""
 
 
 class FittingProgress(NamedTuple):
@@ -69,32 +70,34 @@ OnProgress: TypeAlias = Callable[[FittingProgress], None]
 """Called after each judged sample or translated step, on the loop's thread; must not block."""
 
 
-class Marking:
+class ScoringRun:
     """Scores labelled samples with metrics, 32 concurrently, and counts progress and cost. Call on the loop thread.
+
+    A translation uses only the counts.
 
     Args:
         total: largest number of samples to be judged.
         on_progress: called after each judged sample; None = no call.
 
     Attributes:
-        at: progress and cost so far.
-        silent: number of samples without a verdict so far, or with the verdict of a fallback.
+        progress: progress and cost so far.
+        without_verdict: number of samples so far without a verdict, or with the verdict of a fallback.
     """
 
     def __init__(self, total: int, on_progress: OnProgress | None = None) -> None:
-        self.at = FittingProgress(total=total)
-        self.silent = 0
-        self._why = ""
+        self.progress = FittingProgress(total=total)
+        self.without_verdict = 0
+        self._reason = ""
         self._on_progress = on_progress
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     @contextmanager
-    def counting(self) -> Iterator[None]:
+    def count_calls(self) -> Iterator[None]:
         """Count the judge calls inside the block, and ask equal questions once."""
-        with answers_kept(MemoryAnswers(max_age_s=_KEPT_S)), recorded_by(self._pay):
+        with answers_kept(MemoryAnswers(max_age_s=_ANSWERS_KEPT_S)), recorded_by(self._count_call):
             yield
 
-    async def mark(self, metric: JudgedMetric, samples: Sequence[TuningSample]) -> list[Score]:
+    async def score(self, metric: JudgedMetric, samples: Sequence[TuningSample]) -> list[Score]:
         """Return the metric's scores of the samples, in order.
 
         Raises:
@@ -102,56 +105,56 @@ class Marking:
         """
         scores = await asyncio.gather(*(self._score(metric, labelled) for labelled in samples))
         if unpaid := [score for score in scores if score.outcome is Outcome.BUDGET_EXHAUSTED]:
-            raise JudgeBudgetSpent(_why(unpaid[0]))
+            raise JudgeBudgetSpent(_why_no_verdict(unpaid[0]))
         return scores
 
     async def _score(self, metric: JudgedMetric, labelled: TuningSample) -> Score:
-        async with self._room:
+        async with self._slots:
             with asked_by(ScoreContext(metric.name, budget_ledger=current_score().budget_ledger)):
                 score = await metric.score(labelled.sample)
-        if not _says(score):
-            self.silent, self._why = self.silent + 1, _why(score)
+        if not _has_verdict(score):
+            self.without_verdict, self._reason = self.without_verdict + 1, _why_no_verdict(score)
         self.advance()
         return score
 
     def advance(self) -> None:
         """Count one more finished sample, or step of a translation, and report the progress."""
-        self.at = self.at._replace(done=self.at.done + 1)
+        self.progress = self.progress._replace(done=self.progress.done + 1)
         if self._on_progress is not None:
-            self._on_progress(self.at)
+            self._on_progress(self.progress)
 
     def notes(self) -> list[str]:
         """Return a sentence about the samples without a verdict; empty if all samples have a verdict."""
-        if not self.silent:
+        if not self.without_verdict:
             return []
         return [
-            f"{self.silent:,} of {self.at.done:,} judged samples have no verdict of the judge, which counts "
-            f"against a candidate: {self._why}"
+            f"{self.without_verdict:,} of {self.progress.done:,} judged samples have no verdict of the judge, which counts "
+            f"against a candidate: {self._reason}"
         ]
 
-    def _pay(self, call: JudgeCall) -> None:
+    def _count_call(self, call: JudgeCall) -> None:
         if not call.cached:
-            cost_usd = known_sum([self.at.cost_usd, call.cost_usd])
-            self.at = self.at._replace(judge_calls=self.at.judge_calls + 1, cost_usd=cost_usd)
+            cost_usd = known_sum([self.progress.cost_usd, call.cost_usd])
+            self.progress = self.progress._replace(judge_calls=self.progress.judge_calls + 1, cost_usd=cost_usd)
 
 
-def answers_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list[bool | None]:
-    """Return for each sample whether judge and human agree; None without a verdict, or with the verdict of a fallback."""
+def agreements_in(scores: Sequence[Score], samples: Sequence[TuningSample]) -> list[bool | None]:
+    """Return, for each sample, whether judge and human agree; None without a verdict, or with the verdict of a fallback."""
     pairs = zip(scores, samples, strict=True)
-    return [score.value == labelled.verdict if _says(score) else None for score, labelled in pairs]
+    return [score.value == labelled.verdict if _has_verdict(score) else None for score, labelled in pairs]
 
 
-def _says(score: Score) -> bool:
+def _has_verdict(score: Score) -> bool:
     return score.value is not None and not score.source
 
 
-def _why(score: Score) -> str:
+def _why_no_verdict(score: Score) -> str:
     return score.reason or "a fallback judged in its place"
 
 
 REWRITE_STEP = "rewrite_instruction"
-_MISSES_SHOWN = 8
-"""Number of misses in the rewriter's prompt, drawn anew for each proposal."""
+_MAX_MISTAKES = 8
+"""Number of the judge's mistakes in the rewriter's prompt, drawn anew for each proposal."""
 _REWRITE = """\
 You improve the instruction of a judge. The evidence holds its instruction, and cases that it got wrong: what it was shown, \
 its verdict, and that of the people for whom it judges. Write a better instruction: keep the task and what each verdict means, \
@@ -174,9 +177,9 @@ _ENOUGH = 100
 class _SplitLabels(NamedTuple):
     """The labelled samples for demonstrations, for the selection, and for the test."""
 
-    shown: list[TuningSample]
-    chosen: list[TuningSample]
-    tested: list[TuningSample]
+    demonstrations: list[TuningSample]
+    selection: list[TuningSample]
+    test: list[TuningSample]
 
 
 class _Best(NamedTuple):
@@ -240,45 +243,48 @@ class FittingRun:
             ConfigurationError: the labels cannot teach the metric.
             JudgeError: the judge gave no verdict on any label.
         """
-        return await loop.await_on_loop(self._fitted())
+        return await loop.await_on_loop(self._fit())
 
-    async def _fitted(self) -> Fitted:
-        labels = await asyncio.to_thread(self._labels)  # in a thread: a slow redactor does not block the loop
+    async def _fit(self) -> Fitted:
+        labels = await asyncio.to_thread(self._read_labels)  # in a thread: a slow redactor does not block the loop
         samples = await labelled_samples_of(self.metric, labels)
-        step, parts = samples.step, self._parts(samples.samples)
-        misses = 0 if self.rewriter is None else len(parts.shown)
-        most_judged = misses + (1 + self.candidates) * len(parts.chosen) + 2 * len(parts.tested)
-        marking = Marking(most_judged, self.progress)
-        with marking.counting():
-            tried, notes = await self._tried(step, parts, marking)
-            best = await self._best(tried, parts, marking)
+        step, parts = samples.step, self._split_labels(samples.samples)
+        for_rewriter = 0 if self.rewriter is None else len(parts.demonstrations)
+        most_judged = for_rewriter + (1 + self.candidates) * len(parts.selection) + 2 * len(parts.test)
+        run = ScoringRun(most_judged, self.progress)
+        with run.count_calls():
+            candidates, notes = await self._make_candidates(step, parts, run)
+            best = await self._test_best(candidates, parts, run)
         kept = best is not None and best.tested.shown
-        used = best.metric if best is not None and kept else self.metric
+        metric = best.metric if best is not None and kept else self.metric
         return Fitted(
-            metric=used,
+            metric=metric,
             kept=kept,
-            step=step.own.name,
-            fitted_to=digest_of(step.own),
+            step=step.built_in.name,
+            fitted_to=digest_of(step.built_in),
             prompts=best.prompts if best is not None and kept else step.prompts_in_force,
-            evaluator_version=used.evaluator_version,
+            evaluator_version=metric.evaluator_version,
             evaluator_version_before=self.metric.evaluator_version,
-            labels=(len(parts.shown), len(parts.chosen), len(parts.tested)),
-            candidates=len(tried),
+            labels=(len(parts.demonstrations), len(parts.selection), len(parts.test)),
+            candidates=len(candidates),
             chosen=best.chosen if best else None,
             tested=best.tested if best else None,
-            judge_calls=marking.at.judge_calls,
-            cost_usd=marking.at.cost_usd,
-            notes=(*samples.notes, *notes, *marking.notes(), *warnings_for(len(samples.samples))),
+            judge_calls=run.progress.judge_calls,
+            cost_usd=run.progress.cost_usd,
+            notes=(*samples.notes, *notes, *run.notes(), *warnings_for(len(samples.samples))),
         )
 
-    def _labels(self) -> list[AnnotatedSample]:
+    def _read_labels(self) -> list[AnnotatedSample]:
         """Return the labels, redacted if there is a redactor."""
-        given, redactor = self.annotations, self.redactor
-        name = self.metric.name
-        labels = read_annotations(given, metric=name) if isinstance(given, str | Path) else annotated_records(given)
-        return labels if redactor is None else [_redacted(label, redactor) for label in labels]
+        labels = (
+            read_annotations(self.annotations, metric=self.metric.name)
+            if isinstance(self.annotations, str | Path)
+            else annotated_records(self.annotations)
+        )
+        redactor = self.redactor
+        return labels if redactor is None else [_redact_label(label, redactor) for label in labels]
 
-    def _parts(self, samples: Sequence[TuningSample]) -> _SplitLabels:
+    def _split_labels(self, samples: Sequence[TuningSample]) -> _SplitLabels:
         if len(samples) < _FEWEST:
             raise ConfigurationError(
                 f"{len(samples)} labelled samples are too few to fit {self.metric.name}: give {_FEWEST} or more"
@@ -288,57 +294,66 @@ class FittingRun:
                 f"all {len(samples)} labels are equal, so the judge would learn to give only that verdict; "
                 "add labels with another verdict"
             )
-        places = split([labelled.group for labelled in samples], self.seed)
-        parts = _SplitLabels(*([samples[place] for place in part] for part in places))
+        indices = split([labelled.group for labelled in samples], self.seed)
+        parts = _SplitLabels(*([samples[index] for index in part] for part in indices))
         if not all(parts):
             raise ConfigurationError(
                 "the labels have too few sessions or traces, which are split into three parts; add more"
             )
         return parts
 
-    async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> tuple[list[Prompts], list[str]]:
-        """Return the parameter ``prompts`` of each candidate, and a note on proposals that failed."""
-        sets = self._demonstrations(step, parts.shown)
+    async def _make_candidates(
+        self, step: VerdictStep, parts: _SplitLabels, run: ScoringRun
+    ) -> tuple[list[Prompts], list[str]]:
+        """Return the parameter ``prompts`` of each candidate, and a note on missing proposals of the rewriter."""
+        sets = self._draw_demonstrations(step, parts.demonstrations)
         if self.rewriter is None:
             return [step.prompts(examples) for examples in sets], []
         every = 1 if self.demonstrations == 0 else 2  # with 2, every other candidate has a new instruction
-        places = range(0, len(sets), every)
-        instructions = await self._rewrite(step.question.instruction, parts.shown, marking, len(places))
-        by_place = dict(zip(places, instructions, strict=True))
-        words = [step.prompts(examples, by_place.get(place)) for place, examples in enumerate(sets)]
-        lost = f"the rewriter returned no usable instruction for {instructions.count(None)} of {len(instructions)} requests"
-        return [candidate for candidate in words if candidate != step.prompts_in_force], [
-            lost
-        ] if None in instructions else []
+        indices = range(0, len(sets), every)
+        proposals, notes = await self._propose_instructions(step, parts.demonstrations, run, len(indices))
+        instructions = dict(zip(indices, proposals, strict=False))
+        candidates = [step.prompts(examples, instructions.get(index)) for index, examples in enumerate(sets)]
+        return [candidate for candidate in candidates if candidate != step.prompts_in_force], notes
 
-    async def _rewrite(
-        self, instruction: str, shown: Sequence[TuningSample], marking: Marking, number: int
-    ) -> list[str | None]:
-        """Return new instructions by the rewriter, which sees labels that the judge got wrong; None for each lost request.
+    async def _propose_instructions(
+        self, step: VerdictStep, samples: Sequence[TuningSample], run: ScoringRun, number: int
+    ) -> tuple[list[str | None], list[str]]:
+        """Return instructions by the rewriter, which sees mistakes of the judge, and a note on failed requests.
 
-        No request is made if the judge got no label wrong.
+        A failed request gives None. If the judge made no mistake, no request is made, and the list is empty.
 
         Raises:
             JudgeBudgetSpent: the budget of the score context is spent.
         """
-        pairs = zip(await marking.mark(self.metric, shown), shown, strict=True)
-        misses = [
+        scores = await run.score(self.metric, samples)
+        mistakes = [
             {"shown": labelled.evidence, "judge": score.number, "people": labelled.verdict}
-            for score, labelled in pairs
+            for score, labelled in zip(scores, samples, strict=True)
             if score.number is not None and score.number != labelled.verdict
         ]
-        if not misses:
-            return [None] * number
-        return await asyncio.gather(*(self._propose(instruction, misses, place) for place in range(number)))
+        if not mistakes:
+            return [], [
+                f"the rewriter was not called: no verdict on the {len(samples)} labels for demonstrations was wrong"
+            ]
+        instruction = step.in_force.instruction
+        proposals = await asyncio.gather(
+            *(self._propose_instruction(instruction, mistakes, index) for index in range(number))
+        )
+        failed = proposals.count(None)
+        note = f"the rewriter returned no usable instruction for {failed} of {number} requests"
+        return proposals, [note] if failed else []
 
-    async def _propose(self, instruction: str, misses: Sequence[Mapping[str, Any]], place: int) -> str | None:
-        cases = Random(f"{self.seed}/{place}").sample(misses, min(_MISSES_SHOWN, len(misses)))
+    async def _propose_instruction(
+        self, instruction: str, mistakes: Sequence[Mapping[str, Any]], index: int
+    ) -> str | None:
+        cases = Random(f"{self.seed}/{index}").sample(mistakes, min(_MAX_MISTAKES, len(mistakes)))
         prompt = Prompt(
             step=REWRITE_STEP,
             instruction=_REWRITE,
             evidence={"instruction": instruction, "cases": cases},
             output=Rewritten,
-            vote_index=place,
+            vote_index=index,
         )
         try:
             answer = await ask(self.rewriter, prompt)
@@ -348,43 +363,43 @@ class FittingRun:
             return None
         return answer.instruction.strip() or None if isinstance(answer, Rewritten) else None
 
-    def _demonstrations(self, step: VerdictStep, shown: Sequence[TuningSample]) -> list[tuple[Example, ...]]:
+    def _draw_demonstrations(self, step: VerdictStep, samples: Sequence[TuningSample]) -> list[tuple[Example, ...]]:
         """Return the demonstrations of each candidate; the present demonstrations if the fit must not change them."""
         if self.demonstrations == 0:
-            return [step.question.examples] * self.candidates
-        able = [(labelled.verdict, labelled.example) for labelled in shown if labelled.example is not None]
-        verdicts = [verdict for verdict, _ in able]
+            return [step.in_force.examples] * self.candidates
+        usable = [(labelled.verdict, labelled.example) for labelled in samples if labelled.example is not None]
+        verdicts = [verdict for verdict, _ in usable]
         sets = demonstration_sets(verdicts, self.demonstrations, self.candidates, self.seed)
-        return [tuple(able[place][1] for place in places) for places in sets]
+        return [tuple(usable[index][1] for index in indices) for indices in sets]
 
-    async def _best(self, tried: Sequence[Prompts], parts: _SplitLabels, marking: Marking) -> _Best | None:
+    async def _test_best(self, candidates: Sequence[Prompts], parts: _SplitLabels, run: ScoringRun) -> _Best | None:
         """Choose a candidate on the second part and test it on the third; None if no candidate beats the metric."""
-        if not tried:
+        if not candidates:
             return None
-        metrics = [self.metric.with_changes(prompts=prompts) for prompts in tried]
-        (before,) = await self._answers([self.metric], parts.chosen, marking)
-        best = best_of(before, await self._answers(metrics, parts.chosen, marking))
+        metrics = [self.metric.with_changes(prompts=prompts) for prompts in candidates]
+        (before,) = await self._judge_labels([self.metric], parts.selection, run)
+        best = best_of(before, await self._judge_labels(metrics, parts.selection, run))
         if best is None:
             return None
-        place, chosen = best
-        (was,) = await self._answers([self.metric], parts.tested, marking)
-        (now,) = await self._answers([metrics[place]], parts.tested, marking)
-        return _Best(tried[place], metrics[place], chosen, Paired.of(was, now))
+        index, chosen = best
+        (before,) = await self._judge_labels([self.metric], parts.test, run)
+        (after,) = await self._judge_labels([metrics[index]], parts.test, run)
+        return _Best(candidates[index], metrics[index], chosen, Paired.of(before, after))
 
-    async def _answers(
-        self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], marking: Marking
-    ) -> list[Answers]:
-        """Return the answers of each metric. A metric may have no verdict, if its demonstrations are too long.
+    async def _judge_labels(
+        self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], run: ScoringRun
+    ) -> list[Agreements]:
+        """Return each metric's agreements with the labels. A metric with too long demonstrations may have no verdict.
 
         Raises:
-            JudgeError: no metric has a verdict, so the judge cannot be ranked.
+            JudgeError: no metric has a verdict.
         """
-        by_metric = [await marking.mark(metric, samples) for metric in metrics]
-        scores = [score for own in by_metric for score in own]
-        if not any(map(_says, scores)):
-            why, error_type = _why(scores[0]), scores[0].error_type
-            raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {why}", error_type=error_type)
-        return [answers_in(own, samples) for own in by_metric]
+        by_metric = [await run.score(metric, samples) for metric in metrics]
+        scores = [score for scores in by_metric for score in scores]
+        if not any(map(_has_verdict, scores)):
+            reason, error_type = _why_no_verdict(scores[0]), scores[0].error_type
+            raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {reason}", error_type=error_type)
+        return [agreements_in(scores, samples) for scores in by_metric]
 
 
 def warnings_for(labels: int) -> list[str]:
@@ -397,14 +412,14 @@ def warnings_for(labels: int) -> list[str]:
     ]
 
 
-def _redacted(label: AnnotatedSample, redactor: Redactor) -> AnnotatedSample:
-    said = label.label
+def _redact_label(label: AnnotatedSample, redactor: Redactor) -> AnnotatedSample:
+    human_label = label.label
     try:
         sample = None if label.sample is None else redact_sample(label.sample, redactor)
-        if said is not None and said.comment is not None:
-            said = replace(said, comment=redact(said.comment, redactor))
+        if human_label is not None and human_label.comment is not None:
+            human_label = replace(human_label, comment=redact(human_label.comment, redactor))
     except Exception as error:  # noqa: BLE001  (fails closed; only the class is shown, as the text may quote content)
         raise ConfigurationError(
             f"line {label.line}: the redactor raised {type_name(error)}, so no text was sent"
         ) from None
-    return label._replace(sample=sample, label=said)
+    return label._replace(sample=sample, label=human_label)

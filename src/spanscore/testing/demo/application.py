@@ -50,9 +50,8 @@ def memory() -> str:
 class Handbook(BaseRetriever):
     """Retrieves the pages that share most content words with the question.
 
-    When ``broken``, a hash of seed, question and page chooses the pages, so that the same question gets the same pages.
-    The broken state imitates an index that was built with another embedding model than its queries: it answers in time and in
-    form, but the distances are meaningless.
+    If ``broken``, a hash of seed, question and page chooses the pages, so the same question gets the same pages. This imitates
+    an index with documents that another model embedded than the questions: it returns pages in a meaningless order.
     """
 
     broken: bool = False
@@ -60,20 +59,20 @@ class Handbook(BaseRetriever):
     k: int = Field(default=2, ge=1)
 
     def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
-        near = self._by_chance if self.broken else _shared_words
-        return sorted(documents(), key=lambda page: -near(query, page))[: self.k]
+        rank = self._hash_of_page if self.broken else _shared_words
+        return sorted(documents(), key=lambda page: -rank(query, page))[: self.k]
 
-    def _by_chance(self, query: str, page: Document) -> float:
+    def _hash_of_page(self, query: str, page: Document) -> float:
         digest = blake2b(f"{self.seed}/{query}/{page.id}".encode(), digest_size=8).digest()
         return float(int.from_bytes(digest))
 
 
 def _shared_words(query: str, page: Document) -> float:
     """Return the number of the query's content words in the best sentence, plus half of their number on the page."""
-    wanted = set(words(query).content)
+    query_words = set(words(query).content)
     page_words = set(words(f"{page.id} {page.page_content}").content)
-    best = max(len(wanted & set(words(sentence).content)) for sentence in page.page_content.split(". "))
-    return best + 0.5 * len(wanted & page_words)
+    best = max(len(query_words & set(words(sentence).content)) for sentence in page.page_content.split(". "))
+    return best + 0.5 * len(query_words & page_words)
 
 
 def _body(text: str) -> str:
@@ -82,11 +81,11 @@ def _body(text: str) -> str:
 
 QUESTION = "\n\nQuestion: "
 """Separator of notes and question in a prompt for this model."""
-_FITS = 0.5
-"""A sentence is an answer if it has more than this share of the question's content words."""
-_EMBELLISHES = 0.08
+_ANSWERS_ABOVE = 0.5
+"""Share of the question's content words above which a sentence is an answer."""
+_EMBELLISHED_SHARE = 0.08
 """Share of good answers to which the model adds a wrong memory."""
-_STRAYS = 0.35
+_OFF_SUBJECT_ANSWERED_SHARE = 0.35
 """Share of questions off its subject that the model answers instead of declining."""
 _OFF_SUBJECT = re.compile(r"\b(?:shares|football|pancakes?|election)\b", re.IGNORECASE)
 _SAILING = re.compile(r"\b(?:leaves?|crossing take|last ferry|first ferry)\b", re.IGNORECASE)
@@ -122,7 +121,8 @@ class OfflineModel(BaseChatModel):
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        turn = messages[max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage)) :]
+        last_question = max(index for index, message in enumerate(messages) if isinstance(message, HumanMessage))
+        turn = messages[last_question:]
         notes, _, question = str(turn[0].content).rpartition(QUESTION)
         results = [str(message.content) for message in turn if isinstance(message, ToolMessage)]
         if kwargs.get("tools") and not results and not _OFF_SUBJECT.search(question):
@@ -131,31 +131,32 @@ class OfflineModel(BaseChatModel):
             reply = AIMessage(content="", tool_calls=[call])
         else:
             reply = AIMessage(content=self._answer(question, "\n".join(results) or notes))
-        # a word counts as a token
-        tokens = sum(len(str(message.content).split()) for message in messages)
+        # A word counts as a token.
+        read = sum(len(str(message.content).split()) for message in messages)
         written = len(str(reply.content).split()) or 8
-        usage = {"input_tokens": tokens, "output_tokens": written, "total_tokens": tokens + written}
-        counted = {"usage_metadata": usage, "response_metadata": {"model_name": self.model_name}}
-        return ChatResult(generations=[ChatGeneration(message=reply.model_copy(update=counted))])
+        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        metadata = {"usage_metadata": usage, "response_metadata": {"model_name": self.model_name}}
+        return ChatResult(generations=[ChatGeneration(message=reply.model_copy(update=metadata))])
 
     def _answer(self, question: str, notes: str) -> str:
         if _OFF_SUBJECT.search(question):
-            return _best(question, memory())[0] if self._rng.random() < _STRAYS else _DECLINED
+            return _best(question, memory())[0] if self._rng.random() < _OFF_SUBJECT_ANSWERED_SHARE else _DECLINED
         answer, share = _best(question, notes)
         remembered, _ = _best(question, memory())
-        if share <= _FITS:
+        if share <= _ANSWERS_ABOVE:
             return remembered
-        return f"{answer} {remembered}" if self._rng.random() < _EMBELLISHES else answer
+        return f"{answer} {remembered}" if self._rng.random() < _EMBELLISHED_SHARE else answer
 
 
 def _best(question: str, text: str) -> tuple[str, float]:
     """Return the sentence with most of the question's content words, and the share of these words in it."""
-    wanted = set(words(question).content)
-    fits = [
-        (len(wanted & set(words(sentence).content)) / max(1, len(wanted)), sentence) for sentence in sentences(text)
-    ]
-    share, sentence = max(fits, key=lambda fit: fit[0], default=(0.0, ""))
-    return sentence, share
+    question_words = set(words(question).content)
+    shares = {
+        sentence: len(question_words & set(words(sentence).content)) / max(1, len(question_words))
+        for sentence in sentences(text)
+    }
+    best = max(shares, key=lambda sentence: shares[sentence], default="")
+    return best, shares.get(best, 0.0)
 
 
 CHAIN_NAME = "handbook"
@@ -168,7 +169,7 @@ _PROMPT = ChatPromptTemplate(
 
 
 def handbook_chain(model: BaseChatModel, handbook: Handbook) -> Runnable[str, str]:
-    """Return the chain."""
+    """Return the chain: question → pages of the handbook → prompt → model → answer."""
     context = {"notes": handbook | _join, "question": RunnablePassthrough()}
     return (context | _PROMPT | model | StrOutputParser()).with_config(run_name=CHAIN_NAME)
 

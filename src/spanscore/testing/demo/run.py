@@ -1,4 +1,4 @@
-"""Runs the demo: makes requests from a seed, answers them with a scored application, and exports the telemetry."""
+"""Run the demo: make requests from a seed, answer them with a scored application, and export the telemetry."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ from spanscore.testing.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS,
 from spanscore.wiring.status import Status
 
 Stretch = Literal["before", "during", "after"]
+"""A part of the demo, by the time at which retrieval is broken."""
 STRETCHES: tuple[Stretch, ...] = ("before", "during", "after")
 LEAST_REQUESTS = 12
 _BREAKS_AT, _MENDED_AT = 0.4, 0.65
@@ -86,7 +87,7 @@ OFF_SUBJECT = (
     "What is the best pancake recipe?",
     "Who will win the election?",
 )
-_STRAYING = 0.4
+_OFF_SUBJECT_SHARE = 0.4
 """Share of second turns that leave the agent's subject."""
 
 
@@ -96,6 +97,8 @@ class Request:
 
     Attributes:
         number: position, from 1.
+        stretch: the part of the demo in which it is made.
+        question: the user's question.
         thread: id of the conversation with the agent; None for a run of the chain.
     """
 
@@ -110,10 +113,10 @@ def requests(count: int, seed: int) -> Iterator[Request]:
     rng = random.Random(seed)
     cycle = _CHAIN_RUNS + 2
     for number in range(1, count + 1):
-        place = (number - 1) % cycle
-        straying = place == cycle - 1 and rng.random() < _STRAYING
-        question = rng.choice(OFF_SUBJECT if straying else QUESTIONS)
-        thread = None if place < _CHAIN_RUNS else f"conversation-{(number - 1) // cycle + 1}"
+        position = (number - 1) % cycle
+        is_off_subject = position == cycle - 1 and rng.random() < _OFF_SUBJECT_SHARE
+        question = rng.choice(OFF_SUBJECT if is_off_subject else QUESTIONS)
+        thread = None if position < _CHAIN_RUNS else f"conversation-{(number - 1) // cycle + 1}"
         yield Request(number, stretch_of(number, count), question, thread)
 
 
@@ -123,8 +126,8 @@ def stretch_of(number: int, count: int) -> Stretch:
     return "before" if share < _BREAKS_AT else "during" if share < _MENDED_AT else "after"
 
 
-# A demo makes requests as fast as it can, which differs from run to run. Reports by real time would therefore differ, too. Here
-# the number of a request decides its time. Each trace is moved as a whole, so order, gaps and durations stay as measured.
+# The speed of a demo differs from run to run, and so would reports by real time. Therefore the number of a request decides its
+# time. Each trace is moved as a whole, so the order, gaps and durations of its spans stay as measured.
 
 MINUTES = 100
 """Duration of the demo's moved times, in minutes. Retrieval is broken from minute 40 to minute 65, after 40 % and 65 % of the
@@ -139,7 +142,7 @@ def spread(spans: Sequence[ReadableSpan], requests: int, now_ns: int) -> list[Re
     Args:
         spans: spans of one demo, including evaluation spans.
         requests: planned number of requests; fewer traces (after an interruption) leave the end empty.
-        now_ns: nanoseconds since the epoch. The 100 minutes end with the last full five minutes.
+        now_ns: the present time, in nanoseconds since the epoch. The 100 minutes end with the last full five minutes before it.
     """
     begin = now_ns // _FIVE_MINUTES_NS * _FIVE_MINUTES_NS - MINUTES * _MINUTE_NS
     roots = sorted((span for span in spans if span.parent is None), key=_start_of)
@@ -182,7 +185,7 @@ _WAIT_S = 8.0
 """Longest wait for each signal of a backend, in seconds."""
 
 _stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
-"""Mark of the roots that start now, as an application marks its release."""
+"""Stretch of the roots that start now. It is an attribute of these roots, like an application's release."""
 
 
 class Tracing:
@@ -231,7 +234,7 @@ class Tracing:
     def flush(self) -> None:
         """Export waiting telemetry; waits a limited time for a slow backend."""
         if self.exporters:
-            _together([provider.force_flush for provider in self._providers()])
+            _run_all([provider.force_flush for provider in self._providers()])
 
     def list_undelivered(self) -> list[str]:
         """Return the signals that are incomplete in the backend; a backend may refuse metrics or events, as Jaeger does."""
@@ -243,7 +246,7 @@ class Tracing:
         for exporter in self.exporters.values():
             if exporter.last_ok is False:
                 exporter.shutdown()
-        _together([provider.shutdown for provider in self._providers()])
+        _run_all([provider.shutdown for provider in self._providers()])
 
     def _providers(self) -> tuple[Any, ...]:
         return self.tracer_provider, self.meter_provider, self.logger_provider
@@ -272,22 +275,24 @@ class SeededIds(IdGenerator):
 
 
 class _MarkStretch(SpanProcessor):
+    """Sets the stretch as an attribute of each root."""
+
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         stretch = _stretch.get()
         if stretch is not None and span.parent is None:
             span.set_attribute(semconv.DEMO_STRETCH, stretch)
 
 
-def _together(calls: Sequence[Callable[[], object]]) -> None:
-    """Run calls without a deadline concurrently, and wait for a limited time, because a dead backend takes half a minute."""
-    for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
+def _run_all(calls: Sequence[Callable[[], object]]) -> None:
+    """Run the calls concurrently, and wait for a limited time, because a call to a dead backend takes half a minute."""
+    for thread in [start_daemon(_suppress_errors, "spanscore-demo-end", call) for call in calls]:
         if thread is not None:
             thread.join(_WAIT_S)
 
 
-def _quietly(end: Any) -> None:
+def _suppress_errors(call: Callable[[], object]) -> None:
     with suppress(Exception):  # the SDK raises on a reader's timeout; the exporter has the reason
-        end()
+        call()
 
 
 METRICS: Mapping[str, Mapping[str, Any]] = {
@@ -299,8 +304,8 @@ METRICS: Mapping[str, Mapping[str, Any]] = {
 """Metric → its parameters."""
 _AGENT_RULE = Rule(rate=1.0, name="every agent turn", when=RuleCondition(workflow=AGENT_NAME))
 _ERROR_RULE = Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True))
-_BREATH = 40
-"""Number of requests between two waits for scores, because the demo asks faster than judges answer, and rejects no unit."""
+_REQUESTS_PER_FLUSH = 40
+"""Number of requests between two waits for scores. Without these waits the queue would be full, and reject units."""
 _FLUSH_S = 60.0
 
 
@@ -329,10 +334,11 @@ class DemoOptions:
 
 @dataclass(slots=True)
 class Tally:
-    """A sink that counts, for the progress line.
+    """The counts for the progress line. As a sink it counts scores; the demo sets the other fields.
 
     Attributes:
         asked: number of requests so far.
+        stretch: stretch of the present request.
         scored: number of scores with a value so far.
         failing: number of scores that do not pass.
     """
@@ -348,7 +354,7 @@ class Tally:
         self.failing += sum(score.label == "fail" for score in scores)
 
     def shutdown(self) -> None:
-        """Do nothing, because no score is kept."""
+        """Do nothing: the sink has no resource to release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,10 +362,12 @@ class Played:
     """The results of a demo.
 
     Attributes:
+        options: the options of the demo.
         asked: number of requests; fewer than planned after an interruption.
         interrupted: whether Ctrl-C ended it.
         spans: all exported spans in the order of their ends; without ``seconds`` their times are moved.
-        model: name of the model that answered and judged, for people.
+        status: status of the scorer at the end.
+        model: display name of the model that answered and judged.
         deliveries: signal → result of the last export to the backend; empty without a backend.
         undelivered: signals that are incomplete in the backend.
     """
@@ -391,8 +399,10 @@ class Demo:
         self._handbook = Handbook(seed=options.seed)
         self._chain = handbook_chain(model, self._handbook)
         self._agent = ferry_agent(model, self._handbook)
-        the_judge = judge("lexical" if name is None else model)
-        metrics = [create(metric, judge=the_judge, embeddings="lexical", **own) for metric, own in METRICS.items()]
+        shared_judge = judge("lexical" if name is None else model)
+        metrics = [
+            create(metric, judge=shared_judge, embeddings="lexical", **params) for metric, params in METRICS.items()
+        ]
         self._tracing = Tracing(options.seed, options.otlp)
         self.scorer = OnlineScorer(
             metrics,
@@ -436,16 +446,16 @@ class Demo:
 
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
         """Make the requests. Return whether Ctrl-C ended them."""
-        options, tally, began = self._options, self._tally, time.monotonic()
+        options, tally, started = self._options, self._tally, time.monotonic()
         try:
             for request in requests(options.requests, options.seed):
                 tally.stretch = request.stretch
                 if options.seconds:
-                    due = began + (request.number - 1) * options.seconds / options.requests
+                    due = started + (request.number - 1) * options.seconds / options.requests
                     time.sleep(max(0.0, due - time.monotonic()))
                 self._ask(request, {"callbacks": [self.scorer.handler]})
                 tally.asked = request.number
-                if request.number % _BREATH == 0:
+                if request.number % _REQUESTS_PER_FLUSH == 0:
                     self.scorer.flush(_FLUSH_S)
                 watch(tally)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Shows the demo's results (traces with scores, and means per stretch) on the terminal, as JSON and as SVG."""
+"""Show the demo's results (traces with scores, and means per stretch) on the terminal, as JSON and as SVG."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Trace:
         number: position in time, from 1.
         trace_id: trace id, 32 hex digits.
         stretch: ``before``, ``during`` or ``after`` the broken retrieval; empty if the root has no stretch.
-        found: names of the retrieved documents.
+        question: the user's question; empty if unknown.
+        answer: the answer; empty if unknown.
+        documents: names of the retrieved documents.
         spans: spans of the application, root first, in start order.
         evaluations: one row per evaluation span, by metric.
     """
@@ -52,11 +54,11 @@ class Trace:
     stretch: str
     question: str
     answer: str
-    found: tuple[str, ...]
+    documents: tuple[str, ...]
     spans: tuple[SpanData, ...]
     evaluations: tuple[ReportRow, ...]
 
-    def of(self, metric: str) -> float | None:
+    def quality_of(self, metric: str) -> float | None:
         """Return the quality by a metric; None without a score."""
         return next((evaluation.quality for evaluation in self.evaluations if evaluation.metric == metric), None)
 
@@ -73,7 +75,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The change of a metric's mean while retrieval was broken; ``after`` = None: no scores after it."""
+    """The change of a metric's mean while retrieval was broken; ``after``: None = no scores after that time."""
 
     metric: str
     before: Mean
@@ -100,7 +102,7 @@ class Results:
         metrics: metric → its summary in the report, in alphabetical order.
         means: stretch → metric → mean; metrics without a score in a stretch are missing.
         ranking: traces that fail a metric, in the report's order: the trace to open first is at the top.
-        as_low: metric with a bad stretch → number of its traces in that stretch with the same score as the trace to open first.
+        as_low: metric with a bad stretch → number of traces in that stretch with the score of the trace to open first.
     """
 
     traces: tuple[Trace, ...]
@@ -117,8 +119,8 @@ class Results:
     def drops(self) -> list[Drop]:
         """Return the change of each metric from before to during, the deepest fall first."""
         before, during, after = (self.means.get(stretch, {}) for stretch in STRETCHES)
-        drops_seen = [Drop(name, before[name], during[name], after.get(name)) for name in before if name in during]
-        return sorted(drops_seen, key=lambda drop: -drop.by)
+        drops = [Drop(name, before[name], during[name], after.get(name)) for name in before if name in during]
+        return sorted(drops, key=lambda drop: -drop.by)
 
     def worst(self, count: int) -> list[Trace]:
         """Return the worst traces, one per question, including the worst of each application."""
@@ -163,10 +165,10 @@ def _count_as_low(summary: ReportSummary) -> dict[str, int]:
     return {fall.metric: as_low(summary.ranking, fall, value) for fall, value in falls if value is not None}
 
 
-def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> list[Trace]:
+def _first_of_each(traces: Iterable[Trace], key: Callable[[Trace], str]) -> list[Trace]:
     first: dict[str, Trace] = {}
     for trace in traces:
-        first.setdefault(kind(trace), trace)
+        first.setdefault(key(trace), trace)
     return list(first.values())
 
 
@@ -187,13 +189,13 @@ def _trace(number: int, root: SpanData, read: Spans, rows_by_unit: Mapping[str, 
         stretch=str(root.attributes.get(semconv.DEMO_STRETCH, "")),
         question=excerpt.question or "",
         answer=excerpt.answer or "",
-        found=tuple(dict.fromkeys(name for span in spans for name in documents(span))),
+        documents=tuple(dict.fromkeys(name for span in spans for name in documents_of(span))),
         spans=spans,
         evaluations=tuple(row for row in rows_by_unit.get(name, ()) if row.metric in evaluated),
     )
 
 
-def documents(span: SpanData) -> list[str]:
+def documents_of(span: SpanData) -> list[str]:
     """Return the names of the documents that a span retrieved."""
     listed = span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)
     return [str(document["id"]) for document in listed if document.get("id")] if isinstance(listed, list) else []
@@ -256,18 +258,21 @@ def _trace_object(trace: Trace) -> dict[str, Any]:
         "stretch": trace.stretch,
         "question": trace.question,
         "answer": trace.answer,
-        "retrieved": list(trace.found),
+        "retrieved": list(trace.documents),
         "scores": {evaluation.metric: evaluation.value for evaluation in trace.evaluations},
         "notes": {evaluation.metric: note_of(evaluation) for evaluation in trace.evaluations},
     }
 
 
 _SVG_WIDTH = 100
-_OF_RETRIEVAL = "context_relevance"
-_KEEP = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
+_RETRIEVAL_METRIC = "context_relevance"
+_FILE_OPTIONS = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
 """Option → an example of the file that it writes."""
-_MISSING = (("retrieved_contexts", "agent turns without retrieval"), ("multi-turn", "single-turn chain runs"))
-"""Part of the reason of ``missing_field`` → the demo's units with that reason."""
+_MISSING_FIELD_UNITS = (
+    ("retrieved_contexts", "agent turns without retrieval"),
+    ("multi-turn", "single-turn chain runs"),
+)
+"""Pairs: a word in the reason of ``missing_field``, and the demo's units with that reason."""
 _dim = partial(Text, style="dim")
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
 """The part of Rich's SVG that loads a font from a server. It is removed, because GitHub blocks this in a README's picture."""
@@ -276,9 +281,12 @@ _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
 def overview(
     played: Played, results: Results, *, traces: int = 3, written: Mapping[str, tuple[str, int]] = MappingProxyType({})
 ) -> RenderableType:
-    """Return the whole overview. Terminals are read from the end, so the most important part is last.
+    """Return the overview for a terminal. Terminals are read from the end, so the most important part is last.
 
     Args:
+        played: results of the demo.
+        results: results as read from the spans.
+        traces: number of the worst traces to show.
         written: option (``report``, ``out``, ``svg``) → the path of the file it wrote, and its size in bytes.
     """
     return Group(
@@ -311,12 +319,10 @@ def _what_ran(played: Played) -> str:
     agents = sum(span.name.startswith(semconv.INVOKE_AGENT) for span in played.spans)
     stopped = ", stopped by Ctrl-C" if played.interrupted else ""
     runs = f"{played.asked} requests about a ferry company{stopped}: {played.asked - agents} to a chain, {agents} to an agent"
-    who = (
-        f"{options.model} answers and judges"
-        if options.model
-        else "An offline model answers, and an offline judge scores"
-    )
-    return f"{runs}. {len(played.spans)} spans. {who}, seed {options.seed}."
+    models = "An offline model answers, and an offline judge scores"
+    if options.model:
+        models = f"{options.model} answers and judges"
+    return f"{runs}. {len(played.spans)} spans. {models}, seed {options.seed}."
 
 
 # --- traces ---------------------------------------------------------------------------------------------------------
@@ -343,7 +349,7 @@ def _render_trace(trace: Trace, times: int) -> RenderableType:
     tree = Tree(Group(_line(root.name), Padding(scores, (0, 0, 0, 2))), guide_style="dim")
     branches = {root.span_id: tree}
     for span in children:
-        names = ", ".join(documents(span))
+        names = ", ".join(documents_of(span))
         line = _line(span.name, f"  → {names}" if names else "")
         branches[span.span_id] = branches.get(span.parent_id or 0, tree).add(line)
     for evaluation in trace.evaluations:
@@ -419,7 +425,7 @@ def _reasons(played: Played) -> Iterator[RenderableType]:
     by_reason: dict[str, list[str]] = {}
     for key, why in sorted(played.status.reasons.items()):
         metric, _, outcome = key.partition(" ")
-        units = (units for word, units in _MISSING if outcome == "missing_field" and word in why)
+        units = (units for word, units in _MISSING_FIELD_UNITS if outcome == "missing_field" and word in why)
         reason = next(units, why.partition(";")[0])
         by_reason.setdefault(f"{outcome.replace('_', ' ')}: {reason}", []).append(metric)
     for reason, metrics in by_reason.items():
@@ -452,24 +458,24 @@ def _compare_stretches(drops: Sequence[Drop], begin: int, end: int) -> Iterator[
         text = Text(f"{drop.metric} fell by ").append(f"{drop.by:.2f}", style="bold red")
         text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals do not overlap")
         yield text.append(f". After it: {drop.after.mean:.2f}." if drop.after else ".")
-    if any(drop.metric == _OF_RETRIEVAL for drop in clear):
+    if any(drop.metric == _RETRIEVAL_METRIC for drop in clear):
         yield Text("Retrieval fell together with the answers: look at the retriever before the model.")
-    unmoved = [drop.metric for drop in drops if not drop.clear]
-    if unmoved:
+    steady = [drop.metric for drop in drops if not drop.clear]
+    if steady:
         yield Text(
-            f"{' and '.join(unmoved)} did not fall by more than chance explains, and would not have shown the fault."
+            f"{' and '.join(steady)} did not fall by more than chance explains, and would not have shown the fault."
         )
 
 
 def _describe_first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[RenderableType]:
     yield Text()
     yield Text("Open first: trace ").append(trace.trace_id, style="bold").append(f" (request {trace.number}).")
-    value = None if drop is None else trace.of(drop.metric)
+    value = None if drop is None else trace.quality_of(drop.metric)
     if drop is not None and value is not None:
         alike = results.as_low.get(drop.metric, 1)
         among = f"{value_among(value, alike)}{' in the bad stretch' if alike > 1 else ''}"
         yield Text(f"Its {drop.metric} is {among}; {drop.before.mean:.2f} was usual.")
-    documents = ", ".join(trace.found) or "nothing"
+    documents = ", ".join(trace.documents) or "nothing"
     yield Text(f"Asked “{trace.question}”, it retrieved {documents} and answered “{trace.answer}”")
     failures = [
         evaluation
@@ -493,9 +499,9 @@ def _next_steps(played: Played, written: Mapping[str, tuple[str, int]]) -> Itera
         yield _step("in a backend", "spanscore demo --otlp http://localhost:4318 --seconds 60")
     yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
     yield _step("  Tempo", '{ span.spanscore.label.faithfulness = "fail" }')
-    left = " ".join(f"--{option} {name}" for option, name in _KEEP.items() if option not in written)
-    if left:
-        yield _step("to keep it", f"spanscore demo {left}")
+    options = " ".join(f"--{option} {name}" for option, name in _FILE_OPTIONS.items() if option not in written)
+    if options:
+        yield _step("to keep it", f"spanscore demo {options}")
     yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
     yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
     yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
