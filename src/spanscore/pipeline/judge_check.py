@@ -32,7 +32,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.monitoring.judge_check import watched_by
 from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, paired
-from spanscore.outputs.aggregates import GaugeReading, within
+from spanscore.outputs.aggregates import GaugeReading, labels_of_source
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import Hooks
@@ -303,7 +303,7 @@ def _is_pass(metric: Metric, quality: float) -> bool:
 def _point(metric: Metric, run: PairedRuns) -> GaugeReading:
     named = ((semconv.EVALUATION_NAME, metric.name), (semconv.EVALUATOR_VERSION, metric.evaluator_version))
     return GaugeReading(
-        (*named, *within(semconv.SOURCE_JUDGE_CHECK)),
+        (*named, *labels_of_source(semconv.SOURCE_JUDGE_CHECK)),
         {
             semconv.JUDGE_CHECK_AGREEMENT: run.agreement,
             semconv.JUDGE_CHECK_FIRST_AGREEMENT: run.first_agreement,

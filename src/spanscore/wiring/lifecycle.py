@@ -275,7 +275,7 @@ class Lifecycle:
         if not self._is_ready:
             with self._lock:
                 if not self._is_ready:
-                    self._line.providers.resolve(beside=span)
+                    self._line.providers.resolve(live_span=span)
                     if self._line.telemetry is not None:
                         self._line.providers.mention_lacking_metrics(self.page.endpoint)
                     self._line.watch_for_shutdown()

@@ -46,7 +46,7 @@ from spanscore.monitoring.estimates import (
 )
 from spanscore.monitoring.health import Applicability, applied_so_far
 from spanscore.monitoring.judge_check_runs import JudgeComparison
-from spanscore.outputs.aggregates import is_conditional, within
+from spanscore.outputs.aggregates import is_conditional, labels_of_source
 from spanscore.outputs.collected_cases import CollectState
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.spans_file import SpansFileState
@@ -762,7 +762,7 @@ def _find_reason(metric: str, notes: Notes) -> tuple[str, str]:
 
 def _sums_of(group: InnerGroup, pipeline: Pipeline) -> ReadSums | None:
     """Return the sums of an entry's units as if they were those of sampled traffic; None without instruments."""
-    telemetry, own = pipeline.telemetry, frozenset(within(group))
+    telemetry, own = pipeline.telemetry, frozenset(labels_of_source(group))
     if telemetry is None:
         return None
     keys = {semconv.EVALUATION_SOURCE, semconv.UNIT_KIND, semconv.UNIT_NAME}

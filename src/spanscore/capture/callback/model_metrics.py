@@ -21,7 +21,7 @@ from spanscore.core.score import Outcome
 from spanscore.outputs.aggregates import MAX_SETS, OTHER, Labels
 from spanscore.outputs.instruments import DURATION_BUCKETS
 from spanscore.outputs.providers import Providers
-from spanscore.outputs.spans import KnownDecision
+from spanscore.outputs.spans import SamplingPrediction
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
@@ -191,7 +191,7 @@ def _why_not(tracer: Any, meter_provider: Any) -> str:
     who = who_counts(neighbours()) or _maker_in(meter_provider)
     if who is not None:
         return f"{who} counts them"
-    if not KnownDecision(getattr(tracer, "sampler", None)).keeps_all:
+    if not SamplingPrediction(getattr(tracer, "sampler", None)).keeps_all:
         return "the head sampler drops runs, which would be missing in them"
     return ""
 
