@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.calibration import (
-    KNOWN_ERROR,
+    NO_ERROR,
     AnnotatedPair,
     AnnotatorError,
     Calibration,
@@ -179,9 +179,9 @@ def _with_wrong_labels(rng: np.random.Generator, labels: int, judge: Judge, true
     twice = {"a quarter by two": labels // 4, "all by two": labels}.get(known_by, 0)
     votes = [(bool(a), bool(b)) for a, b in zip(one[:twice], two[:twice], strict=True)]
     kept = [place for place in range(labels) if place >= twice or one[place] == two[place]]
-    error = AnnotatorError(WRONG) if known_by == "given" else KNOWN_ERROR
+    error = AnnotatorError(WRONG) if known_by == "given" else NO_ERROR
     if votes:
-        error = agreement_of(votes).error() or KNOWN_ERROR
+        error = agreement_of(votes).error() or NO_ERROR
     margins = [2 if place < twice else 1 for place in kept]
     pairs = (AnnotatedPair(bool(one[place]), bool(said[place])) for place in kept)
     return Calibration.of(pairs, error.of_majorities(margins))

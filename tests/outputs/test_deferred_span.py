@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore.outputs.exporters import BuiltProviders
-from spanscore.outputs.spans import DeferredSpan, PresetSpanFactory, EarlyReaders
+from spanscore.outputs.spans import DeferredSpan, EarlyReaders, PresetSpanFactory
 
 CALLER = SpanContext(0xABC, 0xDEF, True, TraceFlags(0x03), TraceState.from_header(["ot=th:8", "shop=1"]))
 ATTRIBUTES = {

@@ -29,7 +29,7 @@ from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
 from spanscore.metrics.kit.tuned_prompts import Paired
 from spanscore.monitoring.calibration import (
-    KNOWN_ERROR,
+    NO_ERROR,
     LEAST_SHARED,
     Agreement,
     AnnotatedPair,
@@ -573,7 +573,7 @@ def _majorities(
         if balance:
             agreed.append(pairs[0]._replace(human=balance > 0))
             majorities.append(abs(balance))
-    return agreed, KNOWN_ERROR if error is None or not majorities else error.of_majorities(majorities)
+    return agreed, NO_ERROR if error is None or not majorities else error.of_majorities(majorities)
 
 
 def _unit_of(sample: AnnotatedSample) -> object:

@@ -18,7 +18,7 @@ from spanscore.wiring.build import Pipeline
 from spanscore.wiring.spool import leave_spool
 
 if TYPE_CHECKING:
-    from spanscore.monitoring.openmetrics import ScrapeEndpoint
+    from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
 
 
 class ShutdownOnce:
@@ -199,7 +199,7 @@ class MetricsPage:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
             if self.endpoint is not None:
                 raise ConfigurationError(f"the metrics are being served already, on port {self.endpoint.port}")
-            from spanscore.monitoring.openmetrics import ScrapeEndpoint
+            from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
 
             name, sums = self._line.providers.service_name, [self._line.telemetry, *beside]
             self.endpoint = ScrapeEndpoint(
