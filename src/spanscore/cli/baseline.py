@@ -21,7 +21,14 @@ from spanscore.core.printable import TextTable, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring import promql
-from spanscore.monitoring.baselines import DAY_S, LEAST_DAYS, LearnedBaseline, TooShortError, learn_baseline, profiles_text
+from spanscore.monitoring.baselines import (
+    DAY_S,
+    LEAST_DAYS,
+    LearnedBaseline,
+    TooShortError,
+    learn_baseline,
+    profiles_text,
+)
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.prometheus_api import PrometheusApi, ScoredEvaluator, scored_days
 from spanscore.monitoring.promql import label

@@ -29,8 +29,8 @@ from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
 from spanscore.metrics.kit.tuned_prompts import Paired
 from spanscore.monitoring.calibration import (
-    NO_ERROR,
     LEAST_SHARED,
+    NO_ERROR,
     Agreement,
     AnnotatedPair,
     AnnotatorError,
