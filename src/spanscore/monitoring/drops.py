@@ -183,7 +183,9 @@ def _critical_z2(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
         yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
-def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Iterator[Alert]:
+def quality_drop(
+    plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()
+) -> Iterator[Alert]:
     """Yield the alert on drops of quality; empty without a plan on quality.
 
     It fires per metric, service, evaluator version and segment, for all windows together.
@@ -212,7 +214,7 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
     )
 
 
-def rise(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[Alert]:
+def share_rise(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[Alert]:
     """Yield the alert on rises of shares; empty without a plan on a share.
 
     It fires per share, service, evaluator version and segment, for all windows together.
@@ -283,7 +285,7 @@ def _false_alarm_note(plan: DropPlan) -> str:
     return f"{text} Runbook: {literal(plan.watched.settings.runbook)}" if plan.watched.settings.runbook else text
 
 
-def threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
+def quality_below_threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
     """Yield the alert on metrics below their threshold; empty if no metric has one."""
     means = [mean for mean in means if mean.settings.threshold is not None]
     if not means:
@@ -308,7 +310,7 @@ def threshold(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Aler
     )
 
 
-def above_max(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
+def share_above_max(means: Sequence[WatchedMean], shared: Monitoring) -> Iterator[Alert]:
     """Yield the alert on shares above their highest acceptable value; empty if no share has one."""
     means = [mean for mean in means if mean.settings.max is not None]
     if not means:

@@ -61,17 +61,17 @@ REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
 REPLICAS = (*promql.GROUP, promql.INSTANCE)
 
 
-def looked_back(shared: Monitoring) -> float:
+def recent_s(shared: Monitoring) -> float:
     """Return the seconds for which a score counts as recent."""
     return min(*shared.windows, max(4 * shared.interval, SEEN_S))
 
 
-def shortest(shared: Monitoring) -> float:
+def shortest_silence_s(shared: Monitoring) -> float:
     """Return the seconds of silence before which the alert does not fire."""
     return shared.no_scores_after or SHORTEST_S
 
 
-def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
+def silence_records(shared: Monitoring) -> Iterator[tuple[str, str]]:
     """Yield record and expression: the scores per hour of each service and replica, and the seconds since its last score.
 
     The seconds are a recording rule that reads its own last value: each rule run adds the interval, or yields 0 if a score
@@ -82,14 +82,14 @@ def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
     of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
     of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, has_counters)
     for by, per_hour, silent, memory, condition in (of_services, of_replicas):
-        now = f"({promql.increase(semconv.SCORED, promql.duration(looked_back(shared)), by=by)} > 0)"
+        now = f"({promql.increase(semconv.SCORED, promql.duration(recent_s(shared)), by=by)} > 0)"
         a_day = promql.increase(semconv.SCORED, DAY, by=by)
         # Without new scores the record keeps its value: a rate that fell with the silence would delay the alert, or end it.
         yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){condition})"
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{condition})"
 
 
-def unscored(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
+def no_scores_of_units(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
     """Return the alert on metrics that got units but no score; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
     due = [
@@ -140,7 +140,7 @@ def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> st
     return f"({' or '.join(queries)})" if inner else queries[0]
 
 
-def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+def no_scores_for_long(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on metrics whose scores stopped or never started."""
     where = match_metrics(metric.name for metric in metrics)
     absent = "\nor ".join(_is_absent(where, service) for service in shared.services or [""])
@@ -157,7 +157,7 @@ def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
         name="SpanscoreNoScores",
         expression=promql.label_each("reason", reasons),
         labels=alert_labels(
-            "critical", METRIC_NAME, promql.duration(shortest(shared))
+            "critical", METRIC_NAME, promql.duration(shortest_silence_s(shared))
         ),  # the reason is in the expression
         summary=f"{METRIC_NAME} has no scores",
         text=f"{by_label('reason', texts)} No other alert on it can fire meanwhile.",
@@ -167,7 +167,7 @@ def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
 
 def _is_silent_replica(where: str, shared: Monitoring) -> str:
     """Return the query of replicas that get units but have been silent for too long, while their service is not silent."""
-    least = shortest(shared)
+    least = shortest_silence_s(shared)
     due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
     window = promql.duration(least)  # no longer, because a worker that lost its partitions gets no units
@@ -245,7 +245,7 @@ that are written by turns, cause no notice.
 """
 
 
-def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
+def new_evaluator_version(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``."""
     window = steady_window(shared)
     before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
@@ -382,7 +382,7 @@ OLD, GROWING = "old", "growing"
 _OF_SERVICE = ", ".join(promql.GROUP[1:])
 
 
-def durable_records() -> Iterator[tuple[str, str]]:
+def backlog_records() -> Iterator[tuple[str, str]]:
     """Yield record and expression of each backlog.
 
     They use ``max``, because several processes report one spool, and two may report one partition for a short time.
@@ -393,7 +393,7 @@ def durable_records() -> Iterator[tuple[str, str]]:
     yield WORKER_LAG, f"sum by ({_OF_SERVICE}) ({each})"
 
 
-def durable(shared: Monitoring) -> Iterator[Alert]:
+def backlog_alerts(shared: Monitoring) -> Iterator[Alert]:
     """Yield the alerts on a spool and on a worker; without a spool or a worker they cannot fire."""
     window, brief, hour = steady_window(shared), promql.duration(BRIEF_S), promql.duration(WAITED_S)
     waited = f"min_over_time({SPOOL_OLDEST}[{brief}]) > {WAITED_S:g}"
@@ -460,7 +460,7 @@ BINDING_S, BINDING = 21_600.0, 0.5
 """Seconds for which a budget must remove more than half of the scores, and the corresponding factor on the rates."""
 
 
-def failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
+def judge_failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
     """Return the alert on a judge that fails; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
     shares = [
@@ -487,7 +487,7 @@ def _is_weighted(metric: Metric) -> bool:
     return metric.scale.has_quality or bool(metric.scale.categories)
 
 
-def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+def judge_declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on a judge that declines to answer."""
     window = steady_window(shared)
     share = promql.declined_share(window, match_metrics(metric.name for metric in metrics))
@@ -502,7 +502,7 @@ def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     )
 
 
-def breaker() -> Alert:
+def judge_breaker_open() -> Alert:
     """Return the alert on an account that does not answer."""
     window = promql.duration(OPEN_S)
     own = f"{series(semconv.JUDGE_CIRCUIT_BREAKER_STATE)}{{{promql.POPULATION}}}"
@@ -521,7 +521,7 @@ def breaker() -> Alert:
     )
 
 
-def binding() -> Alert:
+def budget_binding() -> Alert:
     """Return the alert on a budget that removes most of the scores."""
     window = promql.duration(BINDING_S)
     budget = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{label(semconv.BUDGET_WINDOW)} }}}}"
@@ -546,7 +546,7 @@ REMEDIES: Mapping[str, str] = {
 """Reason for lost units → remedy."""
 
 
-def lost(shared: Monitoring) -> Alert:
+def units_lost(shared: Monitoring) -> Alert:
     """Return the alert on lost units, by reason."""
     window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
@@ -561,7 +561,7 @@ def lost(shared: Monitoring) -> Alert:
     )
 
 
-def mixed(shared: Monitoring) -> Alert:
+def head_sampling_unknown(shared: Monitoring) -> Alert:
     """Return the alert on a mix of units with and without ``ot=th``, unless the head sampler's share is configured."""
     window = steady_window(shared)
     unknown, stated = (
@@ -579,7 +579,7 @@ def mixed(shared: Monitoring) -> Alert:
     )
 
 
-def unaccounted(shared: Monitoring) -> Alert:
+def outcomes_do_not_add_up(shared: Monitoring) -> Alert:
     """Return the alert on units without an outcome."""
     window = promql.duration(AT_REST * shared.interval)
     difference = f"{promql.UNACCOUNTED}[{window}]"

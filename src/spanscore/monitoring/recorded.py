@@ -42,9 +42,12 @@ NORMAL_NOW, STEP_WEIGHT, NORMAL_WEIGHT = "spanscore:normal_now", "spanscore:step
 """Records: normal quality in this hour; weight of the last evaluations; that weight times the normal quality."""
 DROPPED, DROP, SINCE = "spanscore:dropped", "spanscore:drop", "spanscore:drop_since"
 """Records: distance of a window below the tolerated mean; mean of a window with an ongoing drop; Unix time of its start."""
-STRAYS, P, SIZE, LONGER = "spanscore:strays", "spanscore:p", "spanscore:size", "spanscore:longer_p"
-"""Records: variance of the normal mean in addition to that of the scores; mean, kept off 0 and 1; number of pass/fail scores
-with the same standard error; ``P`` of the next longer window, while that window detects a drop."""
+STRAYS = "spanscore:strays"
+"""Record of the variance of a window's normal mean, in addition to that of the scores."""
+P, SIZE = "spanscore:p", "spanscore:size"
+"""Records: mean, kept off 0 and 1; number of pass/fail scores with the standard error of the mean."""
+LONGER = "spanscore:longer_p"
+"""Record of the mean ``P`` of the next longer window, while that window detects a drop."""
 RECOVERED, OVER = "spanscore:recovered", "spanscore:over"
 """Records: windows that are significantly better than the next longer one; longer windows that are ignored for that reason."""
 EDGE: Final = 1e-9
@@ -96,9 +99,9 @@ def estimate_records(shared: Monitoring, means: Sequence[WatchedMean] = ()) -> I
     yield {"record": MEAN, "expr": f"clamp({_sum('wy')} / ignoring ({SUM}) {_sum('w')}, 0, 1)"}
     yield {"record": N_EFF, "expr": f"{_sum('w')} ^ 2 / ignoring ({SUM}) {_sum('w2')}"}
     q0, q1, q2 = map(_sum, ("w2", "w2y", "w2y2"))
-    but = f"ignoring ({SUM})"
-    squares = f"{q2} - {but} 2 * {MEAN} * {but} {q1} + {but} {MEAN} ^ 2 * {but} {q0}"
-    yield {"record": STANDARD_ERROR, "expr": f"sqrt(clamp_min({squares}, 0)) / {but} {_sum('w')}"}
+    match = f"ignoring ({SUM})"
+    squares = f"{q2} - {match} 2 * {MEAN} * {match} {q1} + {match} {MEAN} ^ 2 * {match} {q0}"
+    yield {"record": STANDARD_ERROR, "expr": f"sqrt(clamp_min({squares}, 0)) / {match} {_sum('w')}"}
     steady = steady_window(shared)
     lost = [promql.missing_share(steady)]
     lost += (mean.under(mean.name, promql.missing_share(steady, mean.matchers)) for mean in own)
@@ -112,15 +115,15 @@ def steady_window(shared: Monitoring) -> str:
     return promql.duration(min((window for window in shared.windows if window >= _HOUR_S), default=min(shared.windows)))
 
 
-def _sums(each: str) -> str:
-    """Return sums per evaluator version; ``each``: the increases of the counters."""
-    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({each})"
+def _sums(increases: str) -> str:
+    """Return the sums of some increases per evaluator version."""
+    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({increases})"
 
 
-def _segment_sums(each: str, key: str) -> str:
-    """Return sums per evaluator version and value of a segment's key; ``each``: the increases of the listed values."""
-    named = f'"{SEGMENT}", "{promql.replacement(f"{key}=")}$1", "{label(key)}", "(?s)(.*)"'
-    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR, SEGMENT))}) (label_replace({each}, {named}))"
+def _segment_sums(increases: str, key: str) -> str:
+    """Return the sums of some increases per evaluator version and segment; ``key`` is the dimension of the segments."""
+    segment = f'"{SEGMENT}", "{promql.replacement(f"{key}=")}$1", "{label(key)}", "(?s)(.*)"'
+    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR, SEGMENT))}) (label_replace({increases}, {segment}))"
 
 
 def _match_values(key: str, values: Sequence[str]) -> str:
@@ -147,8 +150,9 @@ def _increases_of_mean(window: str, mean: WatchedMean, instruments: Mapping[str,
     return mean.under(mean.name, promql.label_each(SUM, increases))
 
 
-def _sum(name: str, **labels: str) -> str:
-    return f"{SUMS}{{{promql.matching({SUM: name, **labels})}}}"
+def _sum(name: str) -> str:
+    """Return the selector of a recorded sum, such as ``wy``."""
+    return f"{SUMS}{{{promql.matching({SUM: name})}}}"
 
 
 def written_versions(windows: Sequence[str]) -> str:
@@ -167,6 +171,7 @@ def written_versions(windows: Sequence[str]) -> str:
 
 
 def _scored(window: str) -> str:
+    """Return the evaluator versions with scores in a window."""
     return f'sum without ({WINDOW}) ({SCORED}{{{WINDOW}="{window}"}})'
 
 
@@ -250,6 +255,7 @@ def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterat
 
 
 def _before(name: str, offset: str, metrics: Sequence[str]) -> str:
+    """Return the earlier value of a record for some metrics."""
     return f'{name}{{{promql.METRIC}=~"{promql.any_of(metrics)}"}} offset {offset}'
 
 

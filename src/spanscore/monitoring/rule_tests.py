@@ -145,7 +145,7 @@ class _Traffic:
         yield RuleTest("evaluations without a score are seen", self._all(scored=False), unscored)
         yield self._silence()
         yield from self._new_version()
-        silence = promql.duration(health.shortest(self._shared))
+        silence = promql.duration(health.shortest_silence_s(self._shared))
         absent = self._each("SpanscoreNoScores", self._of_roots, window=silence, reason=health.ABSENT)
         yield RuleTest("nothing at all is seen", iter(()), absent)
         yield self._open_breaker(absent)
@@ -223,8 +223,8 @@ class _Traffic:
         """Return a test with a service whose counters end, and a replica that stops scoring while it still gets units."""
         interval = self._shared.interval
         by_rate = health.EXPECTED * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
-        due = max(health.shortest(self._shared), by_rate)
-        steps = STEPS + ceil((due + health.looked_back(self._shared)) / interval) + FOR_INTERVALS
+        due = max(health.shortest_silence_s(self._shared), by_rate)
+        steps = STEPS + ceil((due + health.recent_s(self._shared)) / interval) + FOR_INTERVALS
         grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"
         replicas = {  # units, and scores
             ("lives", "a"): (grows, grows),
@@ -236,7 +236,7 @@ class _Traffic:
             for mean, ((job, instance), counts) in product(self._of_roots, replicas.items())
             for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), counts, strict=True)
         ]
-        window, reasons = promql.duration(health.shortest(self._shared)), (health.SILENT, health.REPLICA)
+        window, reasons = promql.duration(health.shortest_silence_s(self._shared)), (health.SILENT, health.REPLICA)
         fires = [
             alert
             for reason in reasons

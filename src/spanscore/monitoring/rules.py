@@ -29,7 +29,16 @@ from spanscore.monitoring.alert import (
     literal,
 )
 from spanscore.monitoring.calibration import calibrations_of, corrected_records, refuse_unknown
-from spanscore.monitoring.drops import DropPlan, above_max, drop, least_of, plan_records, plans_of, rise, threshold
+from spanscore.monitoring.drops import (
+    DropPlan,
+    least_of,
+    plan_records,
+    plans_of,
+    quality_below_threshold,
+    quality_drop,
+    share_above_max,
+    share_rise,
+)
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans, judge_check_records
 from spanscore.monitoring.recorded import MAX_SHARE, MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
@@ -61,26 +70,26 @@ def alerts_of(
     shares = {mean.name: mean.settings for mean in means if mean.category}
     without_units = WITHOUT_UNITS if inner else ""  # links lead to dashboards, which show metrics without inner units
     of_metrics = [
-        *drop(plans, shared, judge_checks),
-        *threshold(means, shared),
-        health.failing(metrics, shared, inner),
-        health.declining(metrics, shared),
-        health.unscored(metrics, shared, inner),
-        health.silent(metrics, shared),
-        health.changed({mean.metric: mean.settings for mean in means_of_roots(means)}, shared),
+        *quality_drop(plans, shared, judge_checks),
+        *quality_below_threshold(means, shared),
+        health.judge_failing(metrics, shared, inner),
+        health.judge_declining(metrics, shared),
+        health.no_scores_of_units(metrics, shared, inner),
+        health.no_scores_for_long(metrics, shared),
+        health.new_evaluator_version({mean.metric: mean.settings for mean in means_of_roots(means)}, shared),
         *([judge_changed(judge_checks)] if judge_checks else []),
     ]
-    of_shares = [*rise(plans, shared), *above_max(means, shared)]
+    of_shares = [*share_rise(plans, shared), *share_above_max(means, shared)]
     return [
         *(_apply_settings(alert, settings, f"$labels.{promql.METRIC}{without_units}") for alert in of_metrics),
         *(_apply_settings(alert, shares, METRIC_OF_SHARE + without_units) for alert in of_shares),
-        health.breaker(),
-        health.binding(),
-        health.lost(shared),
-        health.mixed(shared),
-        *health.durable(shared),
+        health.judge_breaker_open(),
+        health.budget_binding(),
+        health.units_lost(shared),
+        health.head_sampling_unknown(shared),
+        *health.backlog_alerts(shared),
         *([health.never_applies()] if any(map(is_conditional, metrics)) else []),
-        health.unaccounted(shared),
+        health.outcomes_do_not_add_up(shared),
     ]
 
 
@@ -299,8 +308,8 @@ def rule_files(
     plans = plans_of(means, shared, judge_checks)
     all_alerts = alerts_of(plans, means, shared, judge_checks)
     records = {
-        **dict(health.silences(shared)),
-        **dict(health.durable_records()),
+        **dict(health.silence_records(shared)),
+        **dict(health.backlog_records()),
         promql.UNACCOUNTED: promql.unaccounted(),
         promql.LOWEST_FACTOR: promql.lowest_factor(),
     }
