@@ -161,12 +161,12 @@ def by_label(name: str, texts: Mapping[str, str]) -> str:
     if len(by_text) <= 1:
         return next(iter(by_text), "")
     cases = (
-        f"if eq $labels.{name} {' '.join(map(_quoted, values))} }}}}{text}" for text, values in by_text.items() if text
+        f"if eq $labels.{name} {' '.join(map(_quote, values))} }}}}{text}" for text, values in by_text.items() if text
     )
     return "{{ " + "{{ else ".join(cases) + "{{ end }}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a quoted template string in which each special sign is escaped."""
     return '"' + "".join(f"\\u{ord(c):04x}" if c in _SIGNS else c for c in text) + '"'
 

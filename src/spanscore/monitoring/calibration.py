@@ -335,7 +335,7 @@ class Calibration:
         half = Z * sqrt(variance)
         return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
 
-    def corrected(self, raw: Moments) -> Estimated:
+    def correct(self, raw: Moments) -> Estimated:
         """Return the pass rate that humans would give a window, which may have no labels.
 
         It is right as long as the judge errs as it did on the labelled units: same evaluator version, similar traffic. Rate:
@@ -584,15 +584,15 @@ def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
     Raises:
         ConfigurationError: as ``read_calibration``; or two files are for one metric.
     """
-    found: dict[str, SavedCalibration] = {}
+    calibrations: dict[str, SavedCalibration] = {}
     for path in paths:
         calibration = read_calibration(path)
-        if calibration.metric in found:
+        if calibration.metric in calibrations:
             raise ConfigurationError(
                 f"{path}: another file is for {calibration.metric!r}, too; name only the file of its present evaluator version"
             )
-        found[calibration.metric] = calibration
-    return found
+        calibrations[calibration.metric] = calibration
+    return calibrations
 
 
 def _counts(tree: dict[str, Any]) -> dict[str, Any]:
@@ -654,14 +654,14 @@ def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[d
             _VARIANCE,
             smoothed_variance(sum_of_passes, every, f"sum without (window) ({share})"),
         ),  # the sums have no label ``window``
-        (CORRECTED, restrict(WRITTEN, corrected(saved.calibration, sum_of_passes, every))),
+        (CORRECTED, restrict(WRITTEN, corrected_rate(saved.calibration, sum_of_passes, every))),
         (LOW, low),
         (HIGH, high),
     ):
         yield {"record": name, "expr": expression, "labels": {promql.METRIC: saved.metric, "window": window}}
 
 
-def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
+def corrected_rate(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
     """Return the PromQL expression of the corrected rate, [0, 1].
 
     Args:
@@ -674,12 +674,12 @@ def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
 
 def smoothed_share(passed: promql.Sums, every: promql.Sums) -> str:
     """Return the share of passes after adding ``ADDED`` passed and ``ADDED`` failed units of typical weight."""
-    return f"({passed(semconv.WEIGHT)} + {_added(every, 1)}) / {_weight(every)}"
+    return f"({passed(semconv.WEIGHT)} + {_added_weight(every, 1)}) / {_weight(every)}"
 
 
 def smoothed_variance(passed: promql.Sums, every: promql.Sums, share: str) -> str:
     """Return the variance of the estimate of ``smoothed_share``."""
-    added = _added(every, 2)
+    added = _added_weight(every, 2)
     ones, zeros = passed(semconv.WEIGHT2), f"{every(semconv.WEIGHT2)} - {passed(semconv.WEIGHT2)}"
     return f"((1 - {share}) ^ 2 * ({ones} + {added}) + {share} ^ 2 * ({zeros} + {added})) / {_weight(every)} ^ 2"
 
@@ -695,13 +695,13 @@ def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str
     return low, high
 
 
-def _added(every: promql.Sums, power: int) -> str:
+def _added_weight(every: promql.Sums, power: int) -> str:
     """Return the contribution of ``ADDED`` units of typical weight to a sum of weights to this power, 1 or 2."""
     return f"{ADDED:.9g} * ({every(semconv.WEIGHT2)} / {every(semconv.WEIGHT)}) ^ {power}"
 
 
 def _weight(every: promql.Sums) -> str:
-    return f"({every(semconv.WEIGHT)} + 2 * {_added(every, 1)})"
+    return f"({every(semconv.WEIGHT)} + 2 * {_added_weight(every, 1)})"
 
 
 def _clamp(expression: str) -> str:

@@ -132,8 +132,8 @@ def n_eff(of: Moments) -> float:
 def interval(of: Moments, *, level: float = 0.95) -> Interval:
     """Return the confidence interval of the mean, by one formula for every kind of metric and every number of scores.
 
-    Each end is computed from the scores and one additional, unseen score (``unseen``), because near 1 a few scores show too
-    little of the variation: with 30 scores, intervals of t have a coverage of .51, and Wilson's with 5 scores .86.
+    Each end is computed from the scores and one additional, unseen score (``unseen_bounds``), because near 1 a few scores show
+    too little of the variation: with 30 scores, intervals of t have a coverage of .51, and Wilson's with 5 scores .86.
     Pseudo-observations are Agresti and Coull's idea (1998). This unseen score was selected by coverage and width
     (``benchmarks/intervals.md``).
 
@@ -146,12 +146,12 @@ def interval(of: Moments, *, level: float = 0.95) -> Interval:
     size = n_eff(of)
     if not size:
         return Interval(0.0, 1.0)
-    worst, best = unseen(of)
+    worst, best = unseen_bounds(of)
     t = student(level, size - 1)
     return Interval(max(0.0, _end(of, worst, -t)), min(1.0, _end(of, best, t)))
 
 
-def unseen(of: Moments) -> Interval:
+def unseen_bounds(of: Moments) -> Interval:
     """Return the worst and the best plausible value of one unseen score, given at least one score.
 
     With d = 1 − y and s = Σw²/n_eff, the worst value is 1 − (Σw²d² + s)/(Σw²d + s). It is 0 for a pass/fail metric, and if all

@@ -307,7 +307,7 @@ class Applicability(NamedTuple):
 
     def __str__(self) -> str:
         digits = 0 if self.share >= 0.1 else 1  # noqa: PLR2004  (whole percents are too coarse)
-        share, low, high = (f"{100 * one:.{digits}f}" for one in (self.share, self.low, self.high))
+        share, low, high = (f"{100 * value:.{digits}f}" for value in (self.share, self.low, self.high))
         missing = f" (undecided for {100 * self.undecided:.0f} % of the sampled units)"
         return f"applies to {share} % of traffic, {low}–{high} %{missing if self.undecided >= WORTH_TELLING else ''}"
 
@@ -322,7 +322,7 @@ def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] =
     return _share(moments(((float(applies), probability) for applies, probability in decided), lost))
 
 
-def applied_so_far(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
+def running_applicability(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
     """Return the share from a scorer's own sums since its start, over all evaluator versions; None without a decision."""
     totals: defaultdict[tuple[str, str], float] = defaultdict(float)
     for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2):

@@ -46,7 +46,7 @@ class JudgeCheckPlan:
     severity: str
 
 
-def watched_by(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+def select_watched(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     """Return the metrics that a judge check watches, by name.
 
     Raises:
@@ -90,7 +90,7 @@ def judge_check_plans(
     if judge_check is None:
         return []
     of_roots = {mean.metric: mean for mean in means_of_roots(means)}
-    watched = watched_by(judge_check, {name: mean.of for name, mean in of_roots.items()})
+    watched = select_watched(judge_check, {name: mean.of for name, mean in of_roots.items()})
     shares = shares_of_false_alarms(means, shared, judge_checks=len(watched))
     plans = []
     for name in watched:

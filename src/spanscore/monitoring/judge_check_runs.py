@@ -161,7 +161,7 @@ class PairedRuns:
         return min(1.0, _TESTS * min(sign_test(self.raised, self.lowered), sign_test(self.gained, self.lost)))
 
 
-def paired(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
+def compare_runs(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
     """Return the comparison of a run with the first run. ``samples`` is the number of labelled samples, answered or not."""
     return PairedRuns(
         samples=samples,

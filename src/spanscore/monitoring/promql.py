@@ -55,7 +55,7 @@ RELEASE = label(semconv.COMPARED)
 BY_EVALUATOR = (*GROUP, EVALUATOR_VERSION)
 """Labels that separate metrics, services and evaluator versions; scores of two evaluator versions are not comparable."""
 UNACCOUNTED = "spanscore:unaccounted"
-"""Name of the record of ``unaccounted()``."""
+"""Name of the record of ``unaccounted_units()``."""
 INSTANCE = "instance"
 POPULATION = f'{label(semconv.EVALUATION_SOURCE)}=""'
 """Matcher of the scores of the configured judge; scores of a fallback have another source."""
@@ -210,7 +210,7 @@ def lowest_factor() -> str:
     return f"min by ({', '.join(by)}) ({series(semconv.BUDGET_FACTOR)})"
 
 
-def unaccounted(where: str = "") -> str:
+def unaccounted_units(where: str = "") -> str:
     """Return eligible − Σ outcomes − pending per metric: 0 if nothing was lost, in each process and in their sum."""
     eligible, ended, pending = (
         current(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING)

@@ -165,12 +165,13 @@ def written_versions(windows: Sequence[str]) -> str:
     """
     group = f"on ({', '.join(promql.GROUP)})"
     older = [
-        f'({_scored(longer)} unless {group} {SCORED}{{{WINDOW}="{shorter}"}})' for shorter, longer in pairwise(windows)
+        f'({_versions_with_scores(longer)} unless {group} {SCORED}{{{WINDOW}="{shorter}"}})'
+        for shorter, longer in pairwise(windows)
     ]
-    return "\nor ".join([_scored(windows[0]), *older])
+    return "\nor ".join([_versions_with_scores(windows[0]), *older])
 
 
-def _scored(window: str) -> str:
+def _versions_with_scores(window: str) -> str:
     """Return the evaluator versions with scores in a window."""
     return f'sum without ({WINDOW}) ({SCORED}{{{WINDOW}="{window}"}})'
 
@@ -187,7 +188,7 @@ def watched_versions(longest: str, pinned: Mapping[str, str], means: Sequence[Wa
         means: the watched means.
     """
     group = f"on ({', '.join(promql.GROUP)})"
-    now = _unpinned(pinned)
+    now = _select_unpinned(pinned)
     before = [f"last_over_time({promql.population_series(semconv.SCORED)}[{longest}] offset {longest})"]
     before += (
         mean.under(
@@ -199,20 +200,20 @@ def watched_versions(longest: str, pinned: Mapping[str, str], means: Sequence[Wa
     )
     old = f"sum by ({', '.join(promql.BY_EVALUATOR)}) ({' or '.join(before)}) > 0"
     several = f'count by ({", ".join(promql.GROUP)}) ({SCORED}{{{WINDOW}="{longest}"}}) > 1'
-    return "\nor ".join([f"({now}\nand {old})", f"({now}\nunless {group} ({several}))", *_pinned(pinned)])
+    return "\nor ".join([f"({now}\nand {old})", f"({now}\nunless {group} ({several}))", *_select_pinned(pinned)])
 
 
 def present_versions(pinned: Mapping[str, str]) -> str:
     """Return the evaluator versions that are written now; of a pinned metric (metric → version) only the pinned version."""
-    return f"({' or '.join([_unpinned(pinned), *_pinned(pinned)])})" if pinned else WRITTEN
+    return f"({' or '.join([_select_unpinned(pinned), *_select_pinned(pinned)])})" if pinned else WRITTEN
 
 
-def _unpinned(pinned: Mapping[str, str]) -> str:
+def _select_unpinned(pinned: Mapping[str, str]) -> str:
     """Return the written evaluator versions of the metrics without a pinned version."""
     return WRITTEN + (f'{{{promql.METRIC}!~"{promql.any_of(pinned)}"}}' if pinned else "")
 
 
-def _pinned(pinned: Mapping[str, str]) -> Iterator[str]:
+def _select_pinned(pinned: Mapping[str, str]) -> Iterator[str]:
     """Yield the pinned version of each metric, as far as it is written."""
     for metric, version in pinned.items():
         yield f"{WRITTEN}{{{promql.matching({promql.METRIC: metric, promql.EVALUATOR_VERSION: version})}}}"

@@ -24,7 +24,7 @@ from spanscore.monitoring.estimates import (
     missing_share,
     n_eff,
     standard_error,
-    unseen,
+    unseen_bounds,
 )
 
 # --- same traffic ----------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class MatchedSums(NamedTuple):
     design_effect: float
 
 
-def matched(a: Blocks, b: Blocks) -> MatchedSums:
+def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
     """Return comparable sums of two releases. If the releases share no hour, all sums are empty.
 
     Each hour gets the same weight in both, and the squares are multiplied by the design effect. docs/explanation/intervals.md
@@ -186,7 +186,7 @@ def _squared_error(sums: Moments) -> float:
 
     Both are as far from the mean as the farther of the worst and the best unseen score.
     """
-    worst, best = unseen(sums)
+    worst, best = unseen_bounds(sums)
     distance = max(mean(sums) - worst, best - mean(sums))
     return standard_error(sums) ** 2 + _UNSEEN * (sums.w2 / n_eff(sums)) * distance**2 / sums.w**2
 
@@ -211,8 +211,8 @@ def bounds_with_unscored(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interv
     best_a, worst_a, best_b, worst_b = (
         {number: fill(sums) for number, sums in side.items()} for side in (a, b) for fill in (if_best, if_worst)
     )
-    low = at_every_look(matched(best_a, worst_b), level=level).low
-    return Interval(low, at_every_look(matched(worst_a, best_b), level=level).high)
+    low = at_every_look(match_traffic(best_a, worst_b), level=level).low
+    return Interval(low, at_every_look(match_traffic(worst_a, best_b), level=level).high)
 
 
 def seconds_until(condition: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
@@ -309,7 +309,7 @@ class ReleaseComparison:
     @cached_property
     def sums(self) -> MatchedSums:
         """Sums of both releases over the same hours."""
-        return matched(self.a.blocks, self.b.blocks)
+        return match_traffic(self.a.blocks, self.b.blocks)
 
     @cached_property
     def scores(self) -> tuple[float, float]:
@@ -356,12 +356,12 @@ class ReleaseComparison:
     def seconds_left(self) -> float | None:
         """Seconds until the verdict if traffic and difference stay; None if over 30 days, or if no forecast is possible."""
 
-        def decided(sums: MatchedSums) -> bool:
+        def is_decided(sums: MatchedSums) -> bool:
             return _verdict(at_every_look(sums, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
 
         if self.verdict is not ReleaseVerdict.UNDECIDED:
             return 0.0
-        return seconds_until(decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
+        return seconds_until(is_decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
 
     def __str__(self) -> str:
         unscored = []

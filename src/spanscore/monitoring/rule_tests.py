@@ -164,7 +164,7 @@ class _Traffic:
         plans = [plan for plan in self._plans if not plan.baseline.is_recorded]
         if plans:
             drops = {plan.watched.subject: max(0.0, plan.baseline.level - _fall(plan)) for plan in plans}
-            dropped = self._dropped([*drops]) + self._below(drops)
+            dropped = self._drop_alerts([*drops]) + self._below(drops)
             windows = len(self._shared.windows)  # each window must detect the drop of each scope
             detected = [
                 ({promql.METRIC: self._means[labels.pop("metric")].name, **labels}, windows)
@@ -184,7 +184,7 @@ class _Traffic:
             yield RuleTest("a drop that is over no longer alerts", traffic, [], STEPS + more, of=_CHANGES)
         for plan in self._plans:
             if plan.baseline.is_recorded:
-                yield from self._recorded(plan)
+                yield from self._varying_baseline(plan)
 
     def _open_breaker(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
         """Return a test with a breaker that is open or half-open at every collection, and one that closes now and then.
@@ -284,7 +284,7 @@ class _Traffic:
             for metric, scope in product(metrics, scopes_of(self._shared))
         ]
 
-    def _dropped(self, metrics: Sequence[str]) -> list[dict[str, str]]:
+    def _drop_alerts(self, metrics: Sequence[str]) -> list[dict[str, str]]:
         return self._alert_labels(metrics, _DROP, _RISE)
 
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
@@ -372,7 +372,7 @@ class _Traffic:
             for instrument, score, rate in _rates(watched, mean, units):
                 yield _counter(instrument, {**own, **score, **scope.labels}, rate)
 
-    def _recorded(self, plan: DropPlan) -> Iterator[RuleTest]:
+    def _varying_baseline(self, plan: DropPlan) -> Iterator[RuleTest]:
         """Yield a test with normal means, and one with a drop at the end, for a baseline that varies with time."""
         interval, name = self._shared.interval, plan.watched.subject
         windows = _testable_windows(plan, self._shared)
@@ -385,7 +385,9 @@ class _Traffic:
         dropped = self._changing(plan.watched, normal[:-drop_steps] + low[-drop_steps:])
         steady = self._changing(plan.watched, normal)
         yield RuleTest(f"{name}: a normal mean at this time", steady, [], steps, of=_CHANGES)
-        yield RuleTest(f"{name}: a mean below normal at this time", dropped, self._dropped([name]), steps, of=_CHANGES)
+        yield RuleTest(
+            f"{name}: a mean below normal at this time", dropped, self._drop_alerts([name]), steps, of=_CHANGES
+        )
 
     def _changing(self, watched: WatchedMean, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric with a different mean at each evaluation."""

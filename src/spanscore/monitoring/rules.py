@@ -310,7 +310,7 @@ def rule_files(
     records = {
         **dict(health.silence_records(shared)),
         **dict(health.backlog_records()),
-        promql.UNACCOUNTED: promql.unaccounted(),
+        promql.UNACCOUNTED: promql.unaccounted_units(),
         promql.LOWEST_FACTOR: promql.lowest_factor(),
     }
     # one group, because the rules of a group are evaluated in order, and a rule reads the records of earlier rules
@@ -434,10 +434,10 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: no integration has this name; the message lists the names.
     """
-    there = {found.name: found for place in PLACES if place.is_dir() for found in place.iterdir() if found.is_dir()}
-    if name not in there:
-        raise FileNotFoundError(f"no integration {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
-    return there[name]
+    folders = {path.name: path for place in PLACES if place.is_dir() for path in place.iterdir() if path.is_dir()}
+    if name not in folders:
+        raise FileNotFoundError(f"no integration {name!r}; there are: {', '.join(sorted(folders)) or 'none'}")
+    return folders[name]
 
 
 # --- objects of Kubernetes --------------------------------------------------------------------------------------------

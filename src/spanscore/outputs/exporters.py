@@ -110,12 +110,12 @@ class PartialSuccess:
     def _read(self, response: Response, *_: Any, **__: Any) -> None:
         """Add up the rejections in one answer; one export may take several requests."""
         if response.ok and "protobuf" in response.headers.get("Content-Type", ""):
-            rejected, why = rejected_in(response.content)
+            rejected, why = read_rejections(response.content)
             self._rejected += rejected
             self._why = why or self._why
 
 
-def rejected_in(answer: bytes) -> tuple[int, str]:
+def read_rejections(answer: bytes) -> tuple[int, str]:
     """Return the number of rejected items and the message of an answer; all three signals have the same field numbers."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -298,7 +298,7 @@ class QuietExporter:
         """Return a context manager that drops log lines of the SDK and the exporters on this thread."""
         return _SuppressLogs(self)
 
-    def delivered_since(self, failures: int) -> bool:
+    def has_delivered_since(self, failures: int) -> bool:
         """Return whether the last export succeeded, and none has failed since ``failures`` had this value."""
         return bool(self.readable_place()) or (self.last_ok is not False and self.failures == failures)
 
@@ -370,8 +370,8 @@ class QuietExporter:
 
     def _reason(self) -> str:
         """Return the reason of the last failure, or of the latest try, as one clause."""
-        known = condense(self._cause) or condense(self._error)
-        return known or _shorten(self._error or ("not sent before the end" if self._closing else "no reason given"))
+        reason = condense(self._cause) or condense(self._error)
+        return reason or _shorten(self._error or ("not sent before the end" if self._closing else "no reason given"))
 
     def _base_endpoint(self) -> str:
         """Return the endpoint without the path of the signal."""

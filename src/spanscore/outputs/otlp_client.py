@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.util import make_headers
 
 from spanscore.core.log import type_name
-from spanscore.outputs.exporters import rejected_in
+from spanscore.outputs.exporters import read_rejections
 
 _TLS: Final = "TLS failed (SSL_CERT_FILE names authorities of your own)"
 
@@ -45,7 +45,7 @@ class BackendAnswer(NamedTuple):
     @property
     def rejected(self) -> tuple[int, str]:
         """Number of spans that an accepted request had rejected, and the backend's message."""
-        return rejected_in(self.body) if self.is_success and "protobuf" in self.content_type else (0, "")
+        return read_rejections(self.body) if self.is_success and "protobuf" in self.content_type else (0, "")
 
 
 class OtlpClient:

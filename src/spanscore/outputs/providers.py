@@ -80,7 +80,7 @@ class ProviderRow(NamedTuple):
     endpoint: str
     last: str
 
-    def served(self, url: str) -> ProviderRow:
+    def replace_by_page(self, url: str) -> ProviderRow:
         """Return the row; for absent metrics, a row about the page at ``url``. An empty ``url`` means no page."""
         if not url or self.what != "metrics" or self.which != "none":
             return self
@@ -150,7 +150,7 @@ class ResolvedProvider:
             return succeeded
         if self.exporter.unsupported:
             return self.what != "traces"  # do not wait for metrics and logs that the backend rejects
-        return succeeded and self.exporter.delivered_since(failures)
+        return succeeded and self.exporter.has_delivered_since(failures)
 
 
 def global_provider(what: Signal) -> Any:

@@ -30,8 +30,8 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cache import answers_kept
-from spanscore.monitoring.judge_check import watched_by
-from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, paired
+from spanscore.monitoring.judge_check import select_watched
+from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, compare_runs
 from spanscore.outputs.aggregates import GaugeReading, labels_of_source
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.evaluation import Evaluation
@@ -264,7 +264,7 @@ class JudgeCheckRuns:
             PairedAnswer(first[key], now, _is_pass(metric, first[key]) == human[key], right[key])
             for key, now in answers.items()
         ]
-        return paired(len(self.cases), pairs)
+        return compare_runs(len(self.cases), pairs)
 
     def states(self) -> list[JudgeCheckStatus]:
         """Return the state of each metric's judge check. Thread-safe."""
@@ -327,7 +327,7 @@ def judge_check_runs(
     """
     if judge_check is None:
         return None
-    watched = watched_by(judge_check, metrics)
+    watched = select_watched(judge_check, metrics)
     return JudgeCheckRuns(
         watched,
         cases_of(judge_check, watched),

@@ -308,7 +308,7 @@ class Scoring:
             name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()
         }
         for name, key in keys.items():
-            if self._file is not None and (row := self._file.settled(key, self._made_by[name])) is not None:
+            if self._file is not None and (row := self._file.find_settled(key, self._made_by[name])) is not None:
                 rows[name] = replace(row, line=read.line, id=read.id)
         self._reused_rows += len(rows)
         wanted = [name for name in keys if name not in rows]

@@ -201,7 +201,7 @@ class RowFile:
         self._stream = self.path.open("a", encoding="utf-8", newline="")
         self._write = self._form.writer(self._stream, opening=False)
 
-    def settled(self, key: str, made_by: str) -> Row | None:
+    def find_settled(self, key: str, made_by: str) -> Row | None:
         """Return the row of an earlier run; None if it is missing, it failed, or another judge or code made it."""
         row = self._earlier.get(key)
         return row if row is not None and row.settled and row.made_by == made_by else None

@@ -179,7 +179,7 @@ class TraceExplainer:
             return reason, ["explain the file that has the spans of the application"]
         reasons = [*self._why_none(others)]
         if not reasons:
-            names = _listed({entry.data.name for entry in others})
+            names = _list_names({entry.data.name for entry in others})
             return f"no span can hold a question and an answer: {names}", [_NO_TEXT]
         return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
 
@@ -187,12 +187,12 @@ class TraceExplainer:
         """Yield each reason why spans have no unit, with the changes that would remove it."""
         ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
         if ignored:
-            yield f"ignored scopes: {_listed(ignored)}", [*self._changes_for_ignored(ignored)]
+            yield f"ignored scopes: {_list_names(ignored)}", [*self._changes_for_ignored(ignored)]
         others = (entry for entry in seen if entry.by is None and entry.role is not Role.IGNORED)
         unknown = {entry.data.scope: remedy for entry in others if (remedy := _remedy_for_names(entry.data))}
         if unknown:
             changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
-            yield f"unknown writer: {_listed(unknown)}", changes
+            yield f"unknown writer: {_list_names(unknown)}", changes
         if top := self._find_orphan(seen):
             yield f"the root is missing: a span is missing above {top.data.name}", [_NO_ROOT]
 
@@ -248,6 +248,6 @@ def _top_of(span_id: int, seen: Mapping[int, _ReadSpan]) -> int:
     return span_id
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     shown = sorted(name or "no scope" for name in names)
     return ", ".join(shown[:_MOST_NAMES]) + (" …" if len(shown) > _MOST_NAMES else "")

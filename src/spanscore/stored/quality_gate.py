@@ -264,7 +264,7 @@ class _ScoredCases:
         rows = [(self.now[key], self.before[key]) for key in keys]
         return [(row, old) for row, old in rows if row.quality is not None and old.quality is not None]
 
-    def lost(self, metric: str) -> set[str]:
+    def find_lost(self, metric: str) -> set[str]:
         """Return the cases with a score of a metric in the baseline, but not now."""
         return {case for case, scored_by in self.before if scored_by == metric and (case, metric) not in self.now}
 
@@ -298,7 +298,7 @@ def _cases_of(result: Result, by_line: bool) -> Iterator[str]:
 
 
 def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _ScoredCases) -> MetricGate:
-    pairs, lost = both.pairs(metric), set() if gate.replaces else both.lost(metric)
+    pairs, lost = both.pairs(metric), set() if gate.replaces else both.find_lost(metric)
     no_score, unscored = _count_unscored(metric, result, lost, by_line=both.by_line)
     quality = result.summary(metric).quality
     gap = sum((pair(_quality(old), _quality(row), None) for row, old in pairs), JudgeComparison()).gap

@@ -163,7 +163,7 @@ class UnitReader:
     """Makes the units of traces, one after the other, by the rules for received spans. Use it from one thread.
 
     Args:
-        known: earlier scores that are not in the traces; None = no such scores.
+        earlier: earlier scores that are not in the traces; None = no such scores.
 
     Attributes:
         translator: normalizers of the spans, which also count them.
@@ -172,12 +172,12 @@ class UnitReader:
         orphans: number of spans of units without a root.
     """
 
-    def __init__(self, settings: ScorerSettings, known: EvaluatedUnits | None = None) -> None:
+    def __init__(self, settings: ScorerSettings, earlier: EvaluatedUnits | None = None) -> None:
         self.translator = SpanNormalizers(settings.units.translations)
         self.mended: Counter[str] = Counter()
         self.orphans = 0
         self.claims = WireClaims(self.translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes)
-        self._earlier = known or EvaluatedUnits()
+        self._earlier = earlier or EvaluatedUnits()
         bounds = trace_bounds(settings.units)
         self._make_table = partial(TraceTable, bounds, follows=lambda root: True, is_unit_root=self.claims.is_unit_root)
         self._all_closed_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1

@@ -44,7 +44,7 @@ from spanscore.monitoring.estimates import (
     running_mean,
     running_shares,
 )
-from spanscore.monitoring.health import Applicability, applied_so_far
+from spanscore.monitoring.health import Applicability, running_applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison
 from spanscore.outputs.aggregates import is_conditional, labels_of_source
 from spanscore.outputs.collected_cases import CollectState
@@ -567,7 +567,7 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
     noted = [*pipeline.units.notes.reasons.items(), *pipeline.sessions.notes.reasons.items()]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
     return Status(
-        providers=[tuple(row.served(page.url)) for row in pipeline.providers.describe()],
+        providers=[tuple(row.replace_by_page(page.url)) for row in pipeline.providers.describe()],
         units=pipeline.sum_of("units"),
         refused=pipeline.ledger.refused,
         eligible=counted.eligible,
@@ -670,7 +670,7 @@ def _read_sums(pipeline: Pipeline) -> dict[str, Any]:
         "shares": _read_shares(pipeline.metrics, sums),
         "excluded": {name: lacking for name, lacking in excluded.items() if lacking is not None},
         "applies": {
-            name: applied_so_far(name, every, lost.get(name, Weights()))
+            name: running_applicability(name, every, lost.get(name, Weights()))
             for name, metric in pipeline.metrics.items()
             if is_conditional(metric)
         },
