@@ -1,4 +1,4 @@
-"""Table of every instrument with kind, unit, description, and the source of the numbers."""
+"""Table of every OpenTelemetry instrument with its kind, unit and description, grouped by the source of its numbers."""
 
 from __future__ import annotations
 

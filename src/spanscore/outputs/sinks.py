@@ -32,7 +32,8 @@ class CompositeSink:
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Call every sink with the scores; an error of one sink does not affect other sinks.
 
-        A sink without the attribute ``takes_sent`` gets no score that another process has exported (``Score.sent``).
+        A sink without the attribute ``takes_sent`` gets no score that another process has exported (``Score.sent``). It is not
+        called if no other score is left.
         """
         unsent = [score for score in scores if not score.sent]
         for sink in self._sinks:

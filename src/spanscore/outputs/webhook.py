@@ -72,6 +72,9 @@ class WebhookSink:
         wall_s: wall clock, Unix seconds.
         parameters: fields of ``WebhookSettings``.
 
+    Attributes:
+        conditions: the parsed conditions, in the order of ``when``, so that a scorer can check their metrics.
+
     Raises:
         ConfigurationError: a parameter is wrong.
     """
