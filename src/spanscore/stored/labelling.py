@@ -51,7 +51,7 @@ def choices_of(scale: Scale) -> list[LabelChoice]:
 
 
 @dataclass(eq=False, repr=False)
-class AnnotationWriter:
+class LabelFile:
     """Appends one person's labels with one name to an annotation file, and reads its labels. Processes may share the file.
 
     Methods raise ``ConfigurationError`` if the file cannot be read or written, or has wrong lines.
@@ -164,7 +164,7 @@ class LabelSession:
 
     Attributes:
         draw: the drawn cases.
-        writer: the annotation file.
+        file: the annotation file, with the person who labels.
         choices: values that the person can give.
         metric: metric of the judge; empty = no judge.
         summarize: returns lines about the labels of the file.
@@ -174,7 +174,7 @@ class LabelSession:
     """
 
     draw: LabelDraw
-    writer: AnnotationWriter
+    file: LabelFile
     choices: Sequence[LabelChoice]
     _: KW_ONLY
     metric: str
@@ -182,7 +182,7 @@ class LabelSession:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
-        self._labelled = {*self.writer.own_labels()}
+        self._labelled = {*self.file.own_labels()}
         self._skipped = set[str]()
         self._steps = list[_Step]()
 
@@ -232,7 +232,7 @@ class LabelSession:
             if self._steps:
                 step = self._steps[-1]
                 if step.human is not None:
-                    self.writer.withdraw(step.case, step.human)
+                    self.file.withdraw(step.case, step.human)
                 self._labelled.discard(step.case.key)
                 self._skipped.discard(step.case.key)
                 self._steps.pop()
@@ -245,13 +245,13 @@ class LabelSession:
             return self._summary()
 
     def _summary(self) -> list[str]:
-        self.writer.write_probabilities(self.draw.probabilities)
+        self.file.write_probabilities(self.draw.probabilities)
         return [printable_lines(line) for line in self.summarize()]
 
     def _write(self, case: LabelCase, human: HumanValue, comment: str | None) -> None:
         probability = self.draw.probabilities(case.key for case in self.draw.cases).get(case.key)
         representative = None if self.draw.representative else False
-        self.writer.append(case, human, comment=comment, probability=probability, representative=representative)
+        self.file.append(case, human, comment=comment, probability=probability, representative=representative)
 
     def _present(self, key: str) -> LabelCase:
         case = self._next()
