@@ -411,7 +411,8 @@ _WORST: Mapping[str, Callable[[float, float], float]] = {
 
 def combine_readings(name: str, points: Iterable[GaugeReading]) -> dict[Labels, float]:
     """Return attributes → number of one instrument; readings with equal attributes become one number."""
-    combine, total = _WORST.get(name, add), dict[Labels, float]()
+    combine: Callable[[float, float], float] = _WORST.get(name, add)
+    total = dict[Labels, float]()
     for labels, values in points:
         if name in values:
             total[labels] = combine(total[labels], values[name]) if labels in total else values[name]
