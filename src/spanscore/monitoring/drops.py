@@ -296,7 +296,7 @@ def quality_below_threshold(means: Sequence[WatchedMean], shared: Monitoring) ->
     scales = {mean.name: mean.scale for mean in means}
     yield Alert(
         name="SpanscoreQualityBelowThreshold",
-        expression=_beyond_limit(f"{recorded.MEAN}{{where}} < {{limit}}", recorded.THRESHOLD, means, shared),
+        expression=_beyond_limit(f"{recorded.MEAN}{{matchers}} < {{limit}}", recorded.THRESHOLD, means, shared),
         labels=alert_labels(
             by_metric({mean.name: literal(mean.settings.severity) for mean in means}), METRIC_NAME, window
         ),
@@ -320,7 +320,7 @@ def share_above_max(means: Sequence[WatchedMean], shared: Monitoring) -> Iterato
     limit = by_metric({mean.name: f"{mean.settings.max:g}" for mean in means})
     yield Alert(
         name="SpanscoreShareAboveMax",
-        expression=_beyond_limit(f"1 - {recorded.MEAN}{{where}} > {{limit}}", recorded.MAX_SHARE, means, shared),
+        expression=_beyond_limit(f"1 - {recorded.MEAN}{{matchers}} > {{limit}}", recorded.MAX_SHARE, means, shared),
         labels=share_labels(by_metric({mean.name: literal(mean.settings.severity) for mean in means}), window),
         summary=f"the share of {SHARE_NAME} is above {limit}{FOR_SEGMENT}",
         text=f"The share of {SHARE_NAME}{FOR_SEGMENT} is {{value}} over {window}, above its max of {limit} ({{service}}; "
@@ -338,12 +338,12 @@ def _beyond_limit(comparison: str, record: str, means: Sequence[WatchedMean], sh
     They must have enough scores, and be of an evaluator version that is written now.
 
     Args:
-        comparison: PromQL with the places ``{where}`` (matchers of the window) and ``{limit}``.
+        comparison: PromQL with the places ``{matchers}`` of the window and ``{limit}``.
         record: name of the recorded limit.
     """
-    where = f'{{{recorded.WINDOW}="{recorded.steady_window(shared)}"}}'
+    matchers = f'{{{recorded.WINDOW}="{recorded.steady_window(shared)}"}}'
     limit, least = (f"on ({promql.METRIC}) group_left () {name}" for name in (record, recorded.MIN_SCORES))
-    beyond = f"{comparison.format(where=where, limit=limit)}\nand {recorded.N_EFF}{where} >= {least}"
+    beyond = f"{comparison.format(matchers=matchers, limit=limit)}\nand {recorded.N_EFF}{matchers} >= {least}"
     return recorded.restrict(recorded.present_versions(_pinned_versions(means)), beyond)
 
 

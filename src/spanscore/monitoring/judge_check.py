@@ -157,7 +157,7 @@ _JUDGE_CHECK = promql.matching({label(semconv.EVALUATION_SOURCE): semconv.SOURCE
 _LIMIT = f"on ({promql.METRIC}) group_left () {recorded.JUDGE_P}"
 
 
-def _smallest_p(where: str) -> str:
-    """Return the smallest p of all replicas, times their number; ``where``: matchers of the judge check."""
-    p_values, by = f"{series(semconv.JUDGE_CHECK_P)}{{{where}}}", ", ".join(promql.BY_EVALUATOR)
+def _smallest_p(matchers: str) -> str:
+    """Return the smallest p of all replicas, times their number; ``matchers`` select the judge check."""
+    p_values, by = f"{series(semconv.JUDGE_CHECK_P)}{{{matchers}}}", ", ".join(promql.BY_EVALUATOR)
     return f"(min by ({by}) ({p_values}) * count by ({by}) ({p_values}))"

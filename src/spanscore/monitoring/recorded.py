@@ -177,7 +177,7 @@ def _versions_with_scores(window: str) -> str:
 
 
 def watched_versions(longest: str, pinned: Mapping[str, str], means: Sequence[WatchedMean] = ()) -> str:
-    """Return the evaluator versions whose drops are watched, among those that are written now.
+    """Return the evaluator versions that are written now and whose drops are watched.
 
     If a metric has several versions in the longest window, only versions older than this window are watched: a new version has
     another normal mean, and its difference from the earlier version is no drop.

@@ -28,7 +28,7 @@ from spanscore.core.http_server import QuietHandler, QuietServer
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.exposition import Exposition
+from spanscore.monitoring.prometheus_client_text import Exposition
 from spanscore.outputs.scope import scope
 
 if TYPE_CHECKING:

@@ -293,7 +293,7 @@ class ComparedValues:
     def of_unit(self, unit: Unit | None) -> str:
         """Return the compared value of a unit; ``unknown`` if it has none.
 
-        ``unit`` is None for a unit of this process that is no longer in memory.
+        Without a ``unit``, it is that of this process, for a unit that is no longer in memory.
         """
         for attributes, is_safe in self._attribute_sources(unit):
             if (value := plain_text(attributes.get(self.by))) is not None and value.strip():

@@ -201,7 +201,6 @@ class QuietExporter:
     Args:
         inner: span, metric or log exporter; all other attributes are read from it.
         endpoint: address without credentials, for messages.
-        what: the signal.
         partial: reads the partial rejections of a backend; None = they are unknown.
 
     Attributes:

@@ -92,7 +92,6 @@ class ResolvedProvider:
     """The provider of one signal.
 
     Attributes:
-        what: the signal.
         which: origin of the provider.
         exporter: exporter of spanscore's own provider; None for another provider, or if exports are off.
         note: reason for sending nothing; empty if something is sent.
@@ -473,7 +472,8 @@ class Providers:
     def _missing_signals(self) -> list[Signal]:
         """Return the signals for which spanscore must build a provider.
 
-        If the application has a tracer provider and names no endpoint, it exports in its own way: then nothing is built.
+        If the application has a tracer provider and names no endpoint, it exports in its own way, and spanscore builds no
+        provider.
         """
         if sdk_disabled():
             return []

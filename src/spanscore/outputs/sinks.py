@@ -54,13 +54,13 @@ class CompositeSink:
             _call_safely("close", sink, sink.shutdown)
 
 
-def _call_safely(what: str, sink: Sink, call: Callable[[], None]) -> None:
-    """Call a method of a sink with instrumentation suppressed; ``what`` describes the call in the log of an error."""
+def _call_safely(action: str, sink: Sink, call: Callable[[], None]) -> None:
+    """Call a method of a sink with instrumentation suppressed; ``action`` names it in the log of an error."""
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     try:
         call()
     except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application, must not end the span thread)
-        log_internal_error(f"{what} {type_name(sink)}", error)
+        log_internal_error(f"{action} {type_name(sink)}", error)
     finally:
         detach(token)
 
