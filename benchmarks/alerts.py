@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring import estimates
 from spanscore.monitoring.alert import FOR_INTERVALS
-from spanscore.monitoring.drops import KEPT
+from spanscore.monitoring.drops import KEEP_DIVISOR
 from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -196,7 +196,7 @@ def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> Flags:
             null = np.broadcast_to(rules[shorter].null, below.shape)[below]
             recovered[below] |= windows[shorter][below].is_better(window[below], null)
         dropped |= below & ~_lately(recovered, minutes)
-    return _state(dropped, lengths[-1] // KEPT)
+    return _state(dropped, lengths[-1] // KEEP_DIVISOR)
 
 
 def _lately(flags: Flags, minutes: int) -> Flags:

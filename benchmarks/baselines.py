@@ -22,7 +22,7 @@ from benchmarks import alerts
 from benchmarks.alerts import CONTINUOUS, DAY, PASS_FAIL, Flags, Floats, Law, Rule, Sums, Window, sliding
 from spanscore.config.monitoring import AlertSettings, Monitoring, OffsetBaseline
 from spanscore.metrics.catalog.registry import create
-from spanscore.monitoring.baselines import STEP_S, Baseline, LearnedBaseline, learned
+from spanscore.monitoring.baselines import STEP_S, Baseline, LearnedBaseline, learn_baseline
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import OFFSET_SCORES, Moments
 from spanscore.monitoring.watched_means import watched_means
@@ -88,7 +88,7 @@ def month(world: World, law: Law, seed: int) -> Month:
     """Return one month of a world; equal seeds give equal months."""
     minutes = np.arange(LEARNED + WATCHED + DROPPED, dtype=float)
     sums = _scored(np.random.default_rng(seed), world, minutes, law)
-    of = learned(_steps(Sums(*(one[:, :LEARNED] for one in (sums.n, sums.y, sums.y2)))))
+    of = learn_baseline(_steps(Sums(*(one[:, :LEARNED] for one in (sums.n, sums.y, sums.y2)))))
     windows = alerts.windows_of(sums, MINUTES)
     on = {name: alerts.firing(windows, rules) for name, rules in _watched(law, of, sums, windows).items()}
     drops = LEARNED + WATCHED - DAY  # the first evaluation is at the end of the first day

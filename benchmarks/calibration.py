@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.calibration import (
-    KNOWN_ERROR,
+    NO_ERROR,
     AnnotatedPair,
     AnnotatorError,
     Calibration,
@@ -116,12 +116,12 @@ def _result(rng: np.random.Generator, runs: int, labels: int, judge: Judge, true
         except ConfigurationError:
             continue
         plain, weighted = _window(rng, judge, true), _weighted_window(rng, judge, true)
-        corrected = made.corrected(plain)
+        corrected = made.correct(plain)
         own = int(units[0] + units[2])
         fresh = made.fresh(_sums(own))
         pairs = (
             (corrected, true),
-            (made.corrected(weighted), true),
+            (made.correct(weighted), true),
             (fresh, true),
             (made.kappa, kappa),
             (made.informedness, j),
@@ -166,7 +166,7 @@ def wrong_labels(
             except ConfigurationError:
                 continue
             passed = rng.binomial(WINDOW, true * judge.sensitivity + (1 - true) * (1 - judge.specificity))
-            one, fresh = made.corrected(_window(rng, judge, true)), made.fresh(_sums(int(passed)))
+            one, fresh = made.correct(_window(rng, judge, true)), made.fresh(_sums(int(passed)))
             held, fresh_held = _holds(one, true), _holds(fresh, true)
             found.append((one.value - true, held, one.high - one.low, fresh.value - true, fresh_held))
         yield WrongLabels(size, judge, known_by, 1.0 - len(found) / runs, *map(float, np.mean(found, axis=0)))
@@ -179,9 +179,9 @@ def _with_wrong_labels(rng: np.random.Generator, labels: int, judge: Judge, true
     twice = {"a quarter by two": labels // 4, "all by two": labels}.get(known_by, 0)
     votes = [(bool(a), bool(b)) for a, b in zip(one[:twice], two[:twice], strict=True)]
     kept = [place for place in range(labels) if place >= twice or one[place] == two[place]]
-    error = AnnotatorError(WRONG) if known_by == "given" else KNOWN_ERROR
+    error = AnnotatorError(WRONG) if known_by == "given" else NO_ERROR
     if votes:
-        error = agreement_of(votes).error() or KNOWN_ERROR
+        error = agreement_of(votes).error() or NO_ERROR
     margins = [2 if place < twice else 1 for place in kept]
     pairs = (AnnotatedPair(bool(one[place]), bool(said[place])) for place in kept)
     return Calibration.of(pairs, error.of_majorities(margins))

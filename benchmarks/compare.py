@@ -4,7 +4,7 @@
 
 A run is a day of both releases' scores, drawn minute by minute. The command counts whole quarters of an hour, so its answer
 changes 87 times a day, from the tenth on: a run misses if the interval excludes the true difference at any of these looks.
-Each look calls the command's own code: ``matched`` and ``at_every_look``. At most .05 of the runs may miss.
+Each look calls the command's own code: ``match_traffic`` and ``at_every_look``. At most .05 of the runs may miss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spanscore.monitoring.releases import (
     LEAST_SCORES,
     at_every_look,
     at_one_look,
-    matched,
+    match_traffic,
 )
 
 __all__ = ["LAWS", "SPLITS", "WEIGHTINGS", "WORLDS", "Day", "Look", "day", "looks", "missed", "seen", "world"]
@@ -71,7 +71,7 @@ def looks(of: Day) -> Iterator[Look]:
     for block in range(LEAST_BLOCKS - 1, len(of.a)):
         a[block], b[block] = of.a[block], of.b[block]
         pooled_a, pooled_b = pooled_a + a[block], pooled_b + b[block]
-        every = at_every_look(matched(a, b))
+        every = at_every_look(match_traffic(a, b))
         yield Look((block + 1) * BLOCK, every, at_one_look(pooled_a, pooled_b))
 
 

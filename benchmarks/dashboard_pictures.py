@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spanscore.report.charts import _Axis, _places_in_time, _rect, _rows, _shape, _text, _ticks, _time
+from spanscore.report.charts import _Axis, _format_time, _grid, _rect, _round_times, _text, _ticks, _time_format
 
 DASHBOARDS = Path(__file__).parents[1] / "integrations" / "grafana" / "dashboards"
 DRAWN = ("spanscore-overview", "spanscore-operators")
@@ -234,7 +234,7 @@ def _plot(panel: Panel, answers: Answers, width: int) -> tuple[str, int]:
     most = {"quality": 1.0}.get(unit, ROOM * max(most, 10.0 if unit == "%" else 0.0)) or 1.0
     x, y = _Axis(answers.begin_s, answers.end_s, 0, 1_000), _Axis(0, most, PLOT, 0)
     colours = _colours(shown)
-    parts = [*_rows(y, _ticks(0, most, 4), unit), *_times(answers)]
+    parts = [*_grid(y, _ticks(0, most, 4), unit), *_times(answers)]
     drawn = [
         f'<path class="area" fill="{colours[one.legend]}" d="{_area(area, x, y)}"/>'
         for one, area in zip((one for one in shown if one not in lines), areas, strict=True)
@@ -303,9 +303,9 @@ def _path(one: Series, factor: float, x: _Axis, y: _Axis) -> str:
 
 def _times(answers: Answers) -> Iterator[str]:
     begin, end = int(answers.begin_s * 1e9), int(answers.end_s * 1e9)
-    x, shape = _Axis(begin, end, 0, 100), _shape(end - begin, 60_000_000_000)
-    for place in _places_in_time(begin, end, 4):
-        yield _text(f"{x(place)}%", PLOT + 17, _time(place, shape), "tick", "middle")
+    x, shape = _Axis(begin, end, 0, 100), _time_format(end - begin, 60_000_000_000)
+    for place in _round_times(begin, end, 4):
+        yield _text(f"{x(place)}%", PLOT + 17, _format_time(place, shape), "tick", "middle")
 
 
 def _is_bound(one: Series) -> bool:

@@ -94,7 +94,7 @@ def _unaccounted() -> Any:
         "Evaluations not accounted for",
         "Evaluations that began and of which neither an end nor a pending state is known. 0 is normal. Any other number for"
         " more than a minute is a bug of spanscore: please report it.",
-        over_time(f"sum({promql.unaccounted(q.WHERE)})"),
+        over_time(f"sum({promql.unaccounted_units(q.WHERE)})"),
         steps=steps((None, RED), (0, GREEN), (1, RED)),
         height=8,
         width=8,

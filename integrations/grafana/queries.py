@@ -110,7 +110,7 @@ def recorded(name: str) -> str:
 
 def level(instrument: str, *, where: str = OF_SERVICE, by: Sequence[str] = (SERVICE,)) -> str:
     """Return the present value of a gauge."""
-    return promql.now(instrument, where, by)
+    return promql.current(instrument, where, by)
 
 
 def average(by: Sequence[str], over: str = MOVING, *, instrument: str = semconv.QUALITY_HISTOGRAM) -> str:

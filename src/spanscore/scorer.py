@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from spanscore.capture.callback.handler import SpanCallbackHandler
     from spanscore.capture.processor.external_spans import ExternalSpans
     from spanscore.config.sampling import Rule
-    from spanscore.monitoring.openmetrics import ScrapeEndpoint
+    from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
     from spanscore.wiring.preview import Preview
     from spanscore.wiring.reloading import Reload, Reloader
     from spanscore.wiring.status import Status

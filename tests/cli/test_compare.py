@@ -70,7 +70,7 @@ def served(version: str, folder: Path, *, found: int) -> Served:
         telemetry = pipeline_of(scorer).telemetry
         assert telemetry is not None
         sums = {name: telemetry.sums(name) for name in SUMS}
-        lost = telemetry.compared_missing()
+        lost = telemetry.compared_missing_weights()
     sums |= {semconv.COMPARED_MISSING_WEIGHT: {labels: one.w for labels, one in lost.items()}}
     sums |= {semconv.COMPARED_MISSING_WEIGHT2: {labels: one.w2 for labels, one in lost.items()}}
     file = folder / f"{version}.jsonl"

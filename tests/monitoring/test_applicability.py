@@ -20,7 +20,7 @@ from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import Weights
 from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
-from spanscore.monitoring.health import ENOUGH, EVALUATED, applicability, applied_so_far
+from spanscore.monitoring.health import ENOUGH, EVALUATED, applicability, running_applicability
 from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.outputs.instrument_table import APPLICABLE
@@ -64,11 +64,11 @@ def test_the_sums_of_a_scorer_say_what_the_units_say() -> None:
         telemetry.record(None, of(applies, probability))
     lost = Weights(20.0, 200.0)
 
-    share = applied_so_far("refunds", telemetry.sums, lost)
+    share = running_applicability("refunds", telemetry.sums, lost)
 
     assert share == pytest.approx(applicability(units, [0.1, 0.1]), rel=1e-9)
-    assert applied_so_far("refunds", telemetry.sums, Weights()) == pytest.approx(applicability(units), rel=1e-9)
-    assert applied_so_far("other", telemetry.sums, lost) is None
+    assert running_applicability("refunds", telemetry.sums, Weights()) == pytest.approx(applicability(units), rel=1e-9)
+    assert running_applicability("other", telemetry.sums, lost) is None
 
 
 def test_it_is_reported_with_what_it_lacks() -> None:

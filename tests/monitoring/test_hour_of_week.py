@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from spanscore.monitoring.baselines import STEP_S, LearnedBaseline, TooShortError, hour_of_week, learned
+from spanscore.monitoring.baselines import STEP_S, LearnedBaseline, TooShortError, hour_of_week, learn_baseline
 from spanscore.monitoring.estimates import Moments
 
 DAY_S = 86_400
@@ -50,7 +50,7 @@ def test_a_week_begins_with_sunday() -> None:
 
 @pytest.mark.parametrize(("days", "error"), [(28, 0.006), (10, 0.015)])
 def test_a_swing_of_day_and_week_is_given_back(days: int, error: float) -> None:
-    found = learned(weeks(swinging, days=days))
+    found = learn_baseline(weeks(swinging, days=days))
 
     assert found.mean == pytest.approx(0.85 - 0.03 * 2 / 7, abs=0.004)
     assert of_hour(found, error) == {}
@@ -59,7 +59,7 @@ def test_a_swing_of_day_and_week_is_given_back(days: int, error: float) -> None:
 
 
 def test_hours_that_differ_by_chance_alone_are_drawn_to_the_mean() -> None:
-    found = learned(weeks(lambda _: 0.85))
+    found = learn_baseline(weeks(lambda _: 0.85))
 
     assert (
         max(abs(hour - 0.85) for hour in found.hours) < 0.003
@@ -70,7 +70,7 @@ def test_hours_that_differ_by_chance_alone_are_drawn_to_the_mean() -> None:
 
 
 def test_what_a_profile_explains_is_not_measured_on_its_own_weeks() -> None:
-    found = learned(weeks(lambda _: 0.85, scores=5, days=14))
+    found = learn_baseline(weeks(lambda _: 0.85, scores=5, days=14))
 
     assert found.explained is None or found.explained < 0.2
 
@@ -82,7 +82,7 @@ def test_a_mean_that_wanders_is_autocorrelated_and_its_size_is_the_slack() -> No
         now[0] = 0.96 * now[0] + random.gauss(0, 0.01 * (1 - 0.96**2) ** 0.5)  # forgets half of it in 1.4 h
         return 0.85 + now[0]
 
-    found = learned(weeks(wandering))
+    found = learn_baseline(weeks(wandering))
 
     assert found.is_autocorrelated
     assert found.baseline_sd[3_600] == pytest.approx(0.009, abs=0.002)
@@ -90,7 +90,7 @@ def test_a_mean_that_wanders_is_autocorrelated_and_its_size_is_the_slack() -> No
 
 
 def test_bursts_of_equal_answers_are_worth_fewer_scores() -> None:
-    found = learned(weeks(lambda _: 0.85, design_effect=10))
+    found = learn_baseline(weeks(lambda _: 0.85, design_effect=10))
 
     assert found.design_effect == pytest.approx(10, rel=0.3)
     assert (
@@ -102,7 +102,7 @@ def test_bursts_of_equal_answers_are_worth_fewer_scores() -> None:
 def test_hours_without_scores_are_as_the_same_hour_of_other_days() -> None:
     steps = {start: of for start, of in weeks(swinging).items() if hour_of_week(start) != 36}
 
-    found = learned(steps)
+    found = learn_baseline(steps)
 
     assert found.hours[36] == pytest.approx(
         sum(found.hours[12 + 24 * day] for day in (0, 2, 3, 4, 5, 6)) / 6, abs=0.004
@@ -111,14 +111,14 @@ def test_hours_without_scores_are_as_the_same_hour_of_other_days() -> None:
 
 def test_no_hour_is_said_of_less_than_seven_days() -> None:
     with pytest.raises(TooShortError, match=r"6 days.*needs 7"):
-        learned(weeks(swinging, days=6))
+        learn_baseline(weeks(swinging, days=6))
 
 
 @pytest.mark.parametrize(("scores", "same"), [*product([1, 50], [0.0, 1.0])])
 def test_scores_that_are_all_equal_have_no_hours_and_no_slack(scores: int, same: float) -> None:
     equal = Moments(w=scores, wy=scores * same, w2=scores, w2y=scores * same, w2y2=scores * same)
 
-    found = learned(dict.fromkeys(range(MONDAY, MONDAY + 8 * DAY_S, STEP_S), equal))
+    found = learn_baseline(dict.fromkeys(range(MONDAY, MONDAY + 8 * DAY_S, STEP_S), equal))
 
     assert set(found.hours) == {same}
     assert set(found.baseline_sd.values()) <= {0.0}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanscore.monitoring.judge_check_runs import PairedAnswer, PairedRuns, least_turned, paired, sign_test
+from spanscore.monitoring.judge_check_runs import PairedAnswer, PairedRuns, compare_runs, least_turned, sign_test
 
 RATES = (0.05, 0.0083, 0.00069, 1e-5)
 RIGHT, WRONG = (1.0, True), (0.0, False)
@@ -17,7 +17,7 @@ RIGHT, WRONG = (1.0, True), (0.0, False)
 
 def runs(first: list[tuple[float, bool]], now: list[tuple[float, bool]], samples: int | None = None) -> PairedRuns:
     pairs = [PairedAnswer(a, b, was, is_) for (a, was), (b, is_) in zip(first, now, strict=True)]
-    return paired(len(pairs) if samples is None else samples, pairs)
+    return compare_runs(len(pairs) if samples is None else samples, pairs)
 
 
 @pytest.mark.parametrize(

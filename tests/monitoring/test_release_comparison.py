@@ -15,7 +15,7 @@ from spanscore.monitoring.releases import (
     ReleasePair,
     ReleaseScores,
     ReleaseVerdict,
-    compared,
+    compare_releases,
 )
 
 BEGIN = 1_782_900_000  # 2026-07-01T10:00Z
@@ -114,8 +114,8 @@ def pair(a: Mapping[str, Mapping[int, Moments]], b: Mapping[str, Mapping[int, Mo
 def test_scores_of_two_judges_are_never_compared() -> None:
     both = pair({"1/small": steps(0.9, 400)}, {"1/large": steps(0.5, 400)})
 
-    (found,) = compared(["faithful"], both)
-    (across,) = compared(["faithful"], both, across_evaluator_versions=True)
+    (found,) = compare_releases(["faithful"], both)
+    (across,) = compare_releases(["faithful"], both, across_evaluator_versions=True)
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert "1.4 was scored as 1/small and 1.5 as 1/large, which cannot be compared" in str(found)
@@ -126,14 +126,14 @@ def test_of_several_series_the_one_counts_in_which_both_have_most_and_the_others
     a = {"1/j": steps(0.9, 400), "2/j": steps(0.8, 90)}
     b = {"1/j": steps(0.9, 30), "2/j": steps(0.8, 500)}
 
-    (found,) = compared(["faithful"], pair(a, b))
+    (found,) = compare_releases(["faithful"], pair(a, b))
 
     assert found.scores == pytest.approx((90, 500))
     assert found.notes == ("of evaluator version 2/j only; 1/j left out",)
 
 
 def test_a_metric_without_scores_is_not_left_out() -> None:
-    found = list(compared(["faithful", "polite"], pair({"1/j": steps(0.9, 400)}, {})))
+    found = list(compare_releases(["faithful", "polite"], pair({"1/j": steps(0.9, 400)}, {})))
 
     assert [one.verdict for one in found] == [ReleaseVerdict.UNDECIDED] * 2
     assert "no scores yet from 1.5" in str(found[0])
@@ -145,7 +145,7 @@ def test_both_are_counted_from_the_first_score_of_the_later_release_on_in_whole_
     a = steps(0.5, 1_000, BEGIN - 9_000) | steps(0.9, 400)
     later = BEGIN + 60
 
-    (found,) = compared(["faithful"], pair({"1/j": a}, {"1/j": steps(0.9, 400, later)}, later + 3 * 900 + 10))
+    (found,) = compare_releases(["faithful"], pair({"1/j": a}, {"1/j": steps(0.9, 400, later)}, later + 3 * 900 + 10))
 
     assert found.since_s == later
     assert found.b.blocks.keys() == {0, 1, 2}
@@ -155,7 +155,7 @@ def test_both_are_counted_from_the_first_score_of_the_later_release_on_in_whole_
 def test_releases_one_after_the_other_have_no_hour_in_common() -> None:
     both = pair({"1/j": steps(0.9, 400, BEGIN - 18_000)}, {"1/j": steps(0.5, 400)})
 
-    (found,) = compared(["faithful"], both)
+    (found,) = compare_releases(["faithful"], both)
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert "there are scores in 0 of the 10 quarters of an hour" in str(found)

@@ -18,7 +18,7 @@ from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
 from spanscore.monitoring import estimates
-from spanscore.monitoring.alert import OF_METRIC
+from spanscore.monitoring.alert import METRIC_NAME
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, alerts_of, links_of, rule_files
 from spanscore.monitoring.watched_means import watched_means
@@ -148,7 +148,7 @@ def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, gen
 
     assert links["all"] == {"dashboard_url": general}
     named = url.replace("{metric}", "{{ $labels.gen_ai_evaluation_name | urlquery }}")
-    assert links[OF_METRIC] == {"dashboard_url": named}
+    assert links[METRIC_NAME] == {"dashboard_url": named}
 
 
 def test_each_alert_is_written_once_whatever_the_number_of_metrics_and_segments() -> None:

@@ -18,7 +18,7 @@ from spanscore.monitoring.releases import (
     at_every_look,
     at_one_look,
     bounds_with_unscored,
-    matched,
+    match_traffic,
     seconds_until,
 )
 
@@ -87,19 +87,19 @@ def test_pooled_sums_mislead_if_the_split_changes_through_a_day_that_swings() ->
 def test_before_enough_blocks_and_enough_scores_of_either_release_the_interval_is_infinite() -> None:
     few, many = blocks(1.0, LEAST_SCORES - 1), blocks(0.5, 1_000)
 
-    assert at_every_look(matched(many, few))[1:] == (-inf, inf)
-    assert at_every_look(matched(few, many))[1:] == (-inf, inf)
-    assert isfinite(at_every_look(matched(many, blocks(1.0, LEAST_SCORES + 1))).low)
+    assert at_every_look(match_traffic(many, few))[1:] == (-inf, inf)
+    assert at_every_look(match_traffic(few, many))[1:] == (-inf, inf)
+    assert isfinite(at_every_look(match_traffic(many, blocks(1.0, LEAST_SCORES + 1))).low)
     short = LEAST_BLOCKS - 1
-    assert at_every_look(matched(blocks(0.5, 1_000, short), blocks(0.5, 1_000, short)))[1:] == (-inf, inf)
+    assert at_every_look(match_traffic(blocks(0.5, 1_000, short), blocks(0.5, 1_000, short)))[1:] == (-inf, inf)
 
 
 def test_releases_without_scores_have_no_difference_of_0() -> None:
-    assert at_every_look(matched({}, blocks(0.5, 100)))[1:] == (-inf, inf)
+    assert at_every_look(match_traffic({}, blocks(0.5, 100)))[1:] == (-inf, inf)
 
 
 def test_a_side_without_a_failure_yet_is_not_certain() -> None:
-    found = at_every_look(matched(blocks(0.9, 100), blocks(1.0, 100)))
+    found = at_every_look(match_traffic(blocks(0.9, 100), blocks(1.0, 100)))
 
     assert found.low < 0 < found.mean
 
@@ -107,14 +107,14 @@ def test_a_side_without_a_failure_yet_is_not_certain() -> None:
 def test_which_side_is_the_first_turns_the_sign_alone() -> None:
     a, b = blocks(0.9, 300), blocks(0.8, 500)
 
-    found, turned = at_every_look(matched(a, b)), at_every_look(matched(b, a))
+    found, turned = at_every_look(match_traffic(a, b)), at_every_look(match_traffic(b, a))
 
     assert (found.mean, found.low, found.high) == pytest.approx((-turned.mean, -turned.high, -turned.low))
 
 
 def test_the_interval_of_one_look_is_narrower_and_that_of_both_means() -> None:
     a, b = passing(0.9, 300), passing(0.8, 500)
-    every, one = at_every_look(matched(blocks(0.9, 300), blocks(0.8, 500))), at_one_look(a, b)
+    every, one = at_every_look(match_traffic(blocks(0.9, 300), blocks(0.8, 500))), at_one_look(a, b)
 
     assert every.low < one.low < one.mean < one.high < every.high
     below = ((mean(b) - interval(b).low) ** 2 + (interval(a).high - mean(a)) ** 2) ** 0.5
@@ -136,15 +136,15 @@ def test_the_interval_of_one_look_holds_in_95_of_100() -> None:
 
 def test_lost_units_widen_the_interval_by_what_they_might_have_scored() -> None:
     a, b = blocks(0.9, 1_000, lost=100), blocks(0.9, 1_000, lost=300)
-    every, bounds = at_every_look(matched(a, b)), bounds_with_unscored(a, b)
+    every, bounds = at_every_look(match_traffic(a, b)), bounds_with_unscored(a, b)
 
     assert bounds.low < every.low - 0.9 * 300 / 1_300 < every.high + 0.05 < bounds.high
     a, b = blocks(0.9, 1_000), blocks(0.8, 1_000)
-    assert bounds_with_unscored(a, b) == at_every_look(matched(a, b))[1:]
+    assert bounds_with_unscored(a, b) == at_every_look(match_traffic(a, b))[1:]
 
 
 def test_the_time_that_it_takes_is_that_after_which_it_holds() -> None:
-    sums = matched(blocks(0.9, 100), blocks(0.8, 100))
+    sums = match_traffic(blocks(0.9, 100), blocks(0.8, 100))
 
     def decided(sums: MatchedSums) -> bool:
         return at_every_look(sums).high < 0
@@ -154,13 +154,13 @@ def test_the_time_that_it_takes_is_that_after_which_it_holds() -> None:
     assert seconds is not None
     for more, expected in ((0.9, False), (1.1, True)):
         times = (9_000 + more * seconds) / 9_000
-        after = matched(blocks(0.9, round(100 * times)), blocks(0.8, round(100 * times)))
+        after = match_traffic(blocks(0.9, round(100 * times)), blocks(0.8, round(100 * times)))
         assert decided(after) is expected
 
 
 def test_no_time_is_known_if_no_traffic_would_decide_or_none_comes() -> None:
-    sums = matched(blocks(0.9, 100), blocks(0.9, 100))
+    sums = match_traffic(blocks(0.9, 100), blocks(0.9, 100))
 
     assert seconds_until(lambda sums: at_every_look(sums).high < 0, sums, 9_000.0) is None
     assert seconds_until(lambda sums: True, sums, 0.0) is None
-    assert seconds_until(lambda sums: True, matched({}, {}), 9_000.0) is None
+    assert seconds_until(lambda sums: True, match_traffic({}, {}), 9_000.0) is None

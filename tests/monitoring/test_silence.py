@@ -16,7 +16,7 @@ from tests.monitoring.needed_rules import needed_for
 from spanscore.config.monitoring import Monitoring
 from spanscore.core.score import BINARY, Scale
 from spanscore.monitoring import promql
-from spanscore.monitoring.health import SILENT_SECONDS, silences
+from spanscore.monitoring.health import SILENT_SECONDS, silence_records
 from spanscore.monitoring.rules import RULES, rule_files
 
 pytestmark = pytest.mark.server
@@ -171,7 +171,7 @@ def test_after_a_gap_a_restarted_store_goes_on_where_it_was(prometheus: ModuleTy
     text = f"# TYPE {SILENT_SECONDS} gauge\n{SILENT_SECONDS}{{{labels}}} 1200 {ended}\n# EOF\n"
     (tmp_path / "before.txt").write_text(text)
     prometheus.promtool("tsdb", "create-blocks-from", "openmetrics", tmp_path / "before.txt", tmp_path / "data")
-    expression = dict(silences(Monitoring(interval=60)))[SILENT_SECONDS]
+    expression = dict(silence_records(Monitoring(interval=60)))[SILENT_SECONDS]
 
     with prometheus.running(tmp_path) as server:
         (found,) = server.query(expression, at=backfill.END)

@@ -44,7 +44,7 @@ class Stage:
         )
 
     def scored(self, number: int = 1, question: str = "When?", value: float = 0.0, **more: Any) -> None:
-        self.collector.scored(job(number, question, **more), [score("grounded", value)])
+        self.collector.collect_case(job(number, question, **more), [score("grounded", value)])
 
     def written(self) -> list[dict[str, Any]]:
         """The lines of the file, when all that can be written is."""
@@ -94,15 +94,15 @@ def test_a_case_says_what_was_asked_found_and_given_and_how_probable_that_was(st
 
 def test_what_meets_no_condition_or_has_no_score_is_not_collected(stage: Stage) -> None:
     stage.scored(1, value=0.5)
-    stage.collector.scored(job(2, "When?"), [score("grounded", None)])
-    stage.collector.scored(job(3, "When?"), [score("other", 0.0)])
+    stage.collector.collect_case(job(2, "When?"), [score("grounded", None)])
+    stage.collector.collect_case(job(3, "When?"), [score("other", 0.0)])
 
     assert stage.written() == []
     assert stage.counted == []
 
 
 def test_what_conversations_are_scored_on_is_the_conversation(stage: Stage) -> None:
-    stage.collector.scored(job(1, "Hm?"), [score("whole", 0.0, "fail"), score("grounded", 1.0)])
+    stage.collector.collect_case(job(1, "Hm?"), [score("whole", 0.0, "fail"), score("grounded", 1.0)])
 
     assert stage.written()[0]["user_input"] == [{"type": "human", "content": "Hm?"}]
 
@@ -110,7 +110,7 @@ def test_what_conversations_are_scored_on_is_the_conversation(stage: Stage) -> N
 def test_a_whole_conversation_is_a_case_of_its_own_name_once_it_has_ended(stage: Stage) -> None:
     for end in ("open", "explicit"):
         result = job(1, "Hm?", session=Session(UnitKey(5, 6), 3, end))
-        stage.collector.scored(result, [score("whole", 0.0, "fail")])
+        stage.collector.collect_case(result, [score("whole", 0.0, "fail")])
 
     (case,) = stage.written()
     assert (case["id"], case["turns"]) == (f"{5:032x}-{6:016x}", 3)

@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore.outputs.exporters import BuiltProviders
-from spanscore.outputs.spans import DeferredSpan, PresetSpanFactory, Watchers
+from spanscore.outputs.spans import DeferredSpan, EarlyReaders, PresetSpanFactory
 
 CALLER = SpanContext(0xABC, 0xDEF, True, TraceFlags(0x03), TraceState.from_header(["ot=th:8", "shop=1"]))
 ATTRIBUTES = {
@@ -199,13 +199,13 @@ def test_the_sdks_own_processors_look_at_ended_spans_only(watched, processors):
     for processor in processors:
         provider.add_span_processor(processor)
 
-    assert bool(Watchers(provider.get_tracer("scope"))) is watched
+    assert bool(EarlyReaders(provider.get_tracer("scope"))) is watched
 
 
 def test_our_own_exporter_looks_at_ended_spans_only():
     provider = BuiltProviders("shop").provider("traces")
 
-    assert not Watchers(provider.get_tracer("scope"))
+    assert not EarlyReaders(provider.get_tracer("scope"))
     provider.shutdown()
 
 
@@ -219,7 +219,7 @@ def test_a_processor_that_looks_at_spans_about_to_end_sees_them():
     provider = TracerProvider()
     provider.add_span_processor(Ending())
 
-    assert Watchers(provider.get_tracer("scope"))
+    assert EarlyReaders(provider.get_tracer("scope"))
 
 
 def test_a_provider_that_counts_its_spans_makes_them_itself(monkeypatch):
@@ -228,4 +228,4 @@ def test_a_provider_that_counts_its_spans_makes_them_itself(monkeypatch):
     if type(getattr(tracer, "_tracer_metrics", None)).__name__ in {"NoneType", "NoOpTracerMetrics"}:
         pytest.skip("this version of the SDK does not count its spans")
 
-    assert Watchers(tracer)
+    assert EarlyReaders(tracer)

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, TraceState, set_span_in_context
 
-from spanscore.outputs.spans import KnownDecision
+from spanscore.outputs.spans import SamplingPrediction
 
 STATE = TraceState([("vendor", "1")])
 PARENTS = [None] + [
@@ -51,7 +51,7 @@ SAMPLERS = {
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_what_is_kept_for_sure_would_have_been_kept_as_it_is(name, parent):
     sampler = SAMPLERS[name]
-    if not KnownDecision(sampler).keeps(parent):
+    if not SamplingPrediction(sampler).keeps(parent):
         return
     context = set_span_in_context(NonRecordingSpan(parent)) if parent is not None else None
 
@@ -78,7 +78,7 @@ def test_what_is_kept_for_sure_would_have_been_kept_as_it_is(name, parent):
     ],
 )
 def test_the_usual_samplers_need_not_be_asked_and_others_are(name, roots, under_sampled):
-    keeps = KnownDecision(SAMPLERS[name]).keeps
+    keeps = SamplingPrediction(SAMPLERS[name]).keeps
 
     assert keeps(None) is roots
     assert keeps(SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))) is under_sampled

@@ -12,7 +12,7 @@ from tests.outputs.builders import score, unit
 from tests.outputs.memory import Memory
 
 from spanscore import OnlineScorer, SingleTurnSample, semconv
-from spanscore.monitoring.openmetrics import ScrapeEndpoint
+from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
 from spanscore.outputs.score_spans import EvaluationSpans
 
 

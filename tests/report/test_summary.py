@@ -13,7 +13,7 @@ from spanscore.core.score import Kind
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.report import ReportRow, summarize
 from spanscore.report.findings import headline, metric_finding, period, threshold
-from spanscore.report.rows import as_low, cases, failures_of, some_of_each
+from spanscore.report.rows import cases_by_question, count_equally_low, failed_metrics, select_cases
 from spanscore.report.summaries import worst_stretch
 
 GOOD, BAD = [0.9, 0.8, 1.0, 0.7] * 30, [0.3, 0.2, 0.4] * 10
@@ -189,7 +189,7 @@ def test_one_question_is_one_case_in_the_order_of_its_worst_unit() -> None:
     asked = {"unit 0": "Why?", "unit 1": "When?", "unit 2": "Why? ", "unit 3": None, "unit 4": None}
     ranking = summarize(rows(0.4, 0.3, 0.1, 0.2, 0.25)).ranking
 
-    found = cases(ranking, lambda worst: asked[worst.unit])
+    found = cases_by_question(ranking, lambda worst: asked[worst.unit])
 
     assert [[worst.unit for worst in case] for case in found] == [
         ["unit 2", "unit 0"],
@@ -207,10 +207,10 @@ def test_units_of_the_bad_stretch_come_first_by_what_fell() -> None:
 
     top = found.ranking[0]
     assert (top.fell, top.quality) == (True, 0.2)
-    every = cases(found.ranking, lambda _: None)
-    shown = some_of_each(every, found.falls)
+    every = cases_by_question(found.ranking, lambda _: None)
+    shown = select_cases(every, found.falls)
     assert shown[0][0] is top
-    assert {metric for case in shown for metric in failures_of(case)} == {"faithfulness", "tone"}
+    assert {metric for case in shown for metric in failed_metrics(case)} == {"faithfulness", "tone"}
     assert list(shown) == [case for case in every if case in shown]
 
 
@@ -219,8 +219,8 @@ def test_how_many_are_as_low_is_counted_in_the_bad_stretch_only() -> None:
     found = summarize(rows(*before, *BAD[1:], *GOOD, every_s=2.0, label=None))
     (fall,) = found.falls
 
-    assert as_low(found.ranking, fall, 0.3) == 9
-    assert as_low(found.ranking, fall, 0.31) == 0
+    assert count_equally_low(found.ranking, fall, 0.3) == 9
+    assert count_equally_low(found.ranking, fall, 0.31) == 0
 
 
 def test_a_refusal_that_keeps_to_its_topics_is_no_flaw() -> None:
@@ -245,7 +245,7 @@ def test_no_metric_hides_the_worst_of_another() -> None:
         [*rows(*[0.0] * 200), *(replace(row, unit=f"other {row.unit}") for row in rows(0.4, metric="harmless"))]
     )
 
-    shown = some_of_each(cases(found.ranking, lambda _: None), found.falls)
+    shown = select_cases(cases_by_question(found.ranking, lambda _: None), found.falls)
 
     assert "other unit 0" in {case[0].unit for case in shown}
     assert len(shown) < len(found.ranking)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from spanscore.monitoring import openmetrics
+from spanscore.monitoring import scrape_endpoint
 from spanscore.service.lifetime import start_scorer
 
 
 def test_a_service_is_not_ready_from_the_first_request_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = []
 
-    class Asked(openmetrics.ScrapeEndpoint):
+    class Asked(scrape_endpoint.ScrapeEndpoint):
         """Is asked as soon as it listens, when the rest of the scorer is yet to be made."""
 
         def __init__(self, *args: Any, **given: Any) -> None:
@@ -25,7 +25,7 @@ def test_a_service_is_not_ready_from_the_first_request_on(tmp_path: Path, monkey
                 urllib.request.urlopen(self.url.replace("/metrics", "/readyz"), timeout=10)
             answers.append((refused.value.code, refused.value.read()))
 
-    monkeypatch.setattr(openmetrics, "ScrapeEndpoint", Asked)
+    monkeypatch.setattr(scrape_endpoint, "ScrapeEndpoint", Asked)
     file = tmp_path / "spanscore.yaml"
     file.write_text("{judge: {model: lexical}, metrics: [faithfulness], serve_metrics: {port: 0}}")
 

@@ -11,7 +11,7 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Scale
 from spanscore.outputs.collected_cases import FoundScore
 from spanscore.stored.label_cases import LabelCase, LabelDraw, LabelPick, draw_labels
-from spanscore.stored.labelling import AnnotationWriter, LabelChoice, LabelSession
+from spanscore.stored.labelling import LabelChoice, LabelFile, LabelSession
 
 METRIC = "faithfulness"
 VERSION = "1/judge/1"
@@ -63,12 +63,12 @@ def draw_some(
 def open_session(path: Path, draw: LabelDraw, annotator: str = "ann") -> LabelSession:
     """Return a session on an annotation file, with a clock of one second a look."""
     clock = count(1_800_000_000)
-    writer = AnnotationWriter(path, f"{METRIC}_review", annotator, lambda: next(clock) * 10**9)
+    file = LabelFile(path, f"{METRIC}_review", annotator, lambda: next(clock) * 10**9)
 
     def summarize() -> list[str]:
-        return [f"{len(writer.labels())} labels"]
+        return [f"{len(file.labels())} labels"]
 
-    return LabelSession(draw, writer, CHOICES, metric=METRIC, summarize=summarize)
+    return LabelSession(draw, file, CHOICES, metric=METRIC, summarize=summarize)
 
 
 def label_all(session: LabelSession, choice: int = 0) -> list[str]:

@@ -11,7 +11,7 @@ from spanscore.core.score import NOT_APPLICABLE, UNIT_INTERVAL, Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.stored.dataset import BadRecord
 from spanscore.stored.evaluation_result import Result, Row
-from spanscore.stored.quality_gate import QualityBounds, checked
+from spanscore.stored.quality_gate import QualityBounds, check_quality
 
 
 def row(case, quality, *, outcome=Outcome.SCORED, own_id=True, **more):
@@ -37,7 +37,7 @@ def run(found):
 
 
 def held(before, now, **bounds):
-    (metric,) = checked(QualityBounds(before, **{"max_drop": {"grounded": 0.03}, **bounds}), run(now)).metrics
+    (metric,) = check_quality(QualityBounds(before, **{"max_drop": {"grounded": 0.03}, **bounds}), run(now)).metrics
     return metric
 
 
@@ -117,7 +117,7 @@ def test_a_drop_without_a_common_case_is_incomplete():
     other = replace(row(2, 1.0), metric="other")
     result = Result(rows=[row(1, 1.0), other], samples=2, scales={"grounded": UNIT_INTERVAL, "other": UNIT_INTERVAL})
 
-    grounded, _ = checked(QualityBounds([row(2, 1.0), other], {"grounded": 0.1}, replaces=True), result).metrics
+    grounded, _ = check_quality(QualityBounds([row(2, 1.0), other], {"grounded": 0.1}, replaces=True), result).metrics
 
     assert (grounded.incomplete, grounded.lacks) == (True, "no case has a score in this run and in the baseline")
 
@@ -135,7 +135,7 @@ def test_a_bad_line_and_its_case_in_the_baseline_count_once():
         scales={"grounded": UNIT_INTERVAL},
     )
 
-    (metric,) = checked(QualityBounds(rows([1.0] * 5)), run_of_two).metrics
+    (metric,) = check_quality(QualityBounds(rows([1.0] * 5)), run_of_two).metrics
 
     assert (metric.no_score, metric.lost) == ({"not read": 2, "not in this run": 1}, 3)
 
@@ -158,17 +158,17 @@ def test_lost_scores_of_an_open_scale_count():
 def test_cases_are_the_same_by_their_ids_whatever_their_order():
     before, now = rows([0.2, 0.8]), [row(2, 0.8), row(1, 0.2)]
 
-    assert checked(QualityBounds(before), run(now)).changes == ()
+    assert check_quality(QualityBounds(before), run(now)).changes == ()
 
 
 def test_cases_without_ids_are_the_same_by_their_lines():
-    change = checked(QualityBounds(rows([0.2, 0.8], own_id=False)), run(rows([0.2, 0.6], own_id=False))).changes
+    change = check_quality(QualityBounds(rows([0.2, 0.8], own_id=False)), run(rows([0.2, 0.6], own_id=False))).changes
 
     assert [(one.case, one.before, one.after) for one in change] == [("line 2", 0.8, 0.6)]
 
 
 def test_the_case_that_fell_most_comes_first():
-    changes = checked(QualityBounds(rows([1.0, 1.0, 0.5])), run(rows([0.7, 0.1, 0.9]))).changes
+    changes = check_quality(QualityBounds(rows([1.0, 1.0, 0.5])), run(rows([0.7, 0.1, 0.9]))).changes
 
     assert [one.case for one in changes] == ["case-2", "case-1", "case-3"]
 
@@ -184,13 +184,13 @@ def test_a_metric_of_which_the_baseline_has_no_score_is_not_said_to_hold():
     other = replace(row(1, 1.0), metric="other")
     result = Result(rows=[row(1, 1.0), other], samples=1, scales={"grounded": UNIT_INTERVAL, "other": UNIT_INTERVAL})
 
-    grounded, _ = checked(QualityBounds([*before, other], {"grounded": 0.1}), result).metrics
+    grounded, _ = check_quality(QualityBounds([*before, other], {"grounded": 0.1}), result).metrics
 
     assert grounded.incomplete
 
 
 def test_cases_that_are_on_one_side_alone_are_counted():
-    result = checked(QualityBounds(rows([1.0, 1.0])), run([row(2, 1.0), row(3, 1.0), row(4, 1.0)]))
+    result = check_quality(QualityBounds(rows([1.0, 1.0])), run([row(2, 1.0), row(3, 1.0), row(4, 1.0)]))
 
     assert (result.not_in_baseline, result.not_in_run) == (2, 1)
 
@@ -218,7 +218,7 @@ def test_what_a_fallback_judged_is_not_compared():
 )
 def test_what_would_hold_nothing_is_refused(gate, expected):
     with pytest.raises(ConfigurationError, match=expected):
-        checked(gate, run(rows([1.0])))
+        check_quality(gate, run(rows([1.0])))
 
 
 def test_among_a_thousand_equal_runs_few_fail():

@@ -15,7 +15,7 @@ from spanscore import evaluate_sync, metric
 from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics import AspectCritic, ExactMatch, Faithfulness, SemanticSimilarity
 from spanscore.metrics.kit.base import BaseMetric
-from spanscore.stored.evaluation import made_by
+from spanscore.stored.evaluation import hash_setup
 
 
 def asking(**parameters: Any) -> AspectCritic:
@@ -32,15 +32,15 @@ def test_another_way_to_ask_makes_other_rows_of_the_same_series(parameters: dict
     one, other = asking(), asking(**parameters)
 
     assert one.evaluator_version == other.evaluator_version
-    assert made_by(one) != made_by(other)
+    assert hash_setup(one) != hash_setup(other)
 
 
 def test_another_key_makes_the_same_rows() -> None:
-    assert made_by(asking()) == made_by(asking(api_key=SecretStr("other")))
+    assert hash_setup(asking()) == hash_setup(asking(api_key=SecretStr("other")))
 
 
 def test_a_metric_of_ours_that_asks_nobody_has_no_such_hash() -> None:
-    assert [made_by(ExactMatch()), made_by(Faithfulness("lexical"))] == ["", ""]
+    assert [hash_setup(ExactMatch()), hash_setup(Faithfulness("lexical"))] == ["", ""]
 
 
 class Vectors(Embeddings):
@@ -59,7 +59,7 @@ class Vectors(Embeddings):
 def test_embeddings_without_a_name_are_known_by_what_they_hold() -> None:
     one, same, other = (SemanticSimilarity(embeddings=Vectors([x, 1.0])) for x in (1.0, 1.0, 0.0))
 
-    assert made_by(one) == made_by(same) != made_by(other)
+    assert hash_setup(one) == hash_setup(same) != hash_setup(other)
 
 
 def constant(value: float) -> Callable[[Any], float]:
@@ -84,7 +84,7 @@ def test_a_function_of_ones_own_counts_by_its_body_and_what_it_encloses(tmp_path
     metrics = [metric(name="own")(function) for function in functions]
 
     assert len({one.evaluator_version for one in metrics}) == 1
-    assert len({*map(made_by, metrics)}) == len(metrics)
+    assert len({*map(hash_setup, metrics)}) == len(metrics)
     values = [evaluate_sync([SingleTurnSample()], [one], out=tmp_path / "a.csv").mean("own") for one in metrics]
     assert values == [0.5, 0.1, 0.9, 0.2, 0.8, 0.3]
 
@@ -108,4 +108,4 @@ def test_a_class_of_ones_own_counts_by_its_methods() -> None:
 
         return Own
 
-    assert made_by(kind(0.1)()) == made_by(kind(0.1)()) != made_by(kind(0.9)())
+    assert hash_setup(kind(0.1)()) == hash_setup(kind(0.1)()) != hash_setup(kind(0.9)())

@@ -14,7 +14,7 @@ from spanscore.durable.rows import PutResult, RowKey
 from spanscore.durable.spool import SpoolFile
 from spanscore.durable.spool_table import SpoolTable
 from spanscore.durable.spool_writer import SpoolWriter
-from spanscore.monitoring.prometheus_client import Exposition
+from spanscore.monitoring.prometheus_client_text import Exposition
 from spanscore.pipeline.spool_queue import SpoolQueue
 
 __all__ = ["OF_WORKERS", "OF_WRITERS", "POINTS", "End", "Journal", "named", "watch"]

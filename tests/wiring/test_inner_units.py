@@ -15,7 +15,7 @@ from spanscore import ConfigurationError, OnlineScorer, metric, semconv
 from spanscore.config import Limits, Outputs, RemoteScoring, Sampling, Units
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.span import InnerGroup
-from spanscore.outputs.aggregates import within
+from spanscore.outputs.aggregates import labels_of_source
 from spanscore.report.spans import Spans
 from spanscore.scorer import pipeline_of
 
@@ -132,7 +132,7 @@ def test_sums_have_the_kind_and_the_source_so_that_queries_of_roots_leave_them_o
     scorer, _, _ = run(polite, also=[{"kind": "retriever", "name": "Library"}])
 
     telemetry = pipeline_of(scorer).telemetry
-    own = set(within(InnerGroup("retriever", "Library")))
+    own = set(labels_of_source(InnerGroup("retriever", "Library")))
     assert own == {
         ("spanscore.evaluation.source", "inner"),
         ("spanscore.unit.kind", "retriever"),

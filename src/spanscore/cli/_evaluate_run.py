@@ -53,7 +53,7 @@ from spanscore.stored.quality_gate import (
     GateResult,
     MetricGate,
     QualityBounds,
-    checked,
+    check_quality,
     write_junit,
 )
 from spanscore.wiring.accounts import Accounts, configured_budget_ledger
@@ -121,7 +121,7 @@ class QualityGate:
         Raises:
             ConfigurationError: the run cannot be compared with the baseline, or a file cannot be written.
         """
-        held = checked(gate, result)
+        held = check_quality(gate, result)
         if self.junit is not None:
             write_junit(held, self.junit, suite=source)
         if self.update and self.baseline is not None and not result.interrupted:

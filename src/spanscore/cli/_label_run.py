@@ -36,7 +36,7 @@ from spanscore.monitoring.calibration import labels_needed
 from spanscore.report import jinja2_page
 from spanscore.service.label_page import LabelPage
 from spanscore.stored.label_cases import LabelCase, LabelDraw, LabelPick, draw_labels, read_cases
-from spanscore.stored.labelling import AnnotationWriter, LabelSession, case_key, choices_of
+from spanscore.stored.labelling import LabelFile, LabelSession, case_key, choices_of
 from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import CaseCounts, reading_settings
 
@@ -76,10 +76,14 @@ class LabelRun:
         refuse_unwritable(out)
         refuse_overwriting(str(self.file), out)
         draw = draw_labels(frame, self.pick, metric=metric, number=self.count, seed=self.seed)
-        writer = AnnotationWriter(out, name, self.annotator, time_ns)
+        label_file = LabelFile(out, name, self.annotator, time_ns)
         labels = LabelSummary(metric=metric, scale=scale, draw=draw, frame=frame, target=self.target)
         session = LabelSession(
-            draw, writer, choices_of(scale), metric=metric, summarize=lambda: [*labels.lines(out, writer.labels())]
+            draw,
+            label_file,
+            choices_of(scale),
+            metric=metric,
+            summarize=lambda: [*labels.lines(out, label_file.labels())],
         )
         page = LabelPage(session, self._renderer(metric, out), self.port)
         for note in (*notes, *scale_notes, *frame_notes):
@@ -96,7 +100,7 @@ class LabelRun:
             terminal.print_line("")
         lines = session.finish()
         if self.as_json:
-            typer.echo(json.dumps(labels.as_json(out, writer.labels()), indent=2))
+            typer.echo(json.dumps(labels.as_json(out, label_file.labels()), indent=2))
             return
         for line in lines:
             Terminal(highlight=False, markup=False).print_line(line)

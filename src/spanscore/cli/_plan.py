@@ -341,7 +341,7 @@ def _alert_notes(plan: DropPlan | None, mean: WatchedMean) -> Iterator[str]:
         yield _why_unwatched(mean.of.scale, alert)
         return
     baseline = plan.baseline
-    if not plan.holds:
+    if not plan.is_rate_proven:
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a continuous metric"
     if alert.share_of:
         yield "false_alarm_every holds for independent scores around a share that does not vary by itself"

@@ -35,7 +35,7 @@ from spanscore.metrics.catalog.registry import blind_spots, under_current_names
 from spanscore.metrics.kit.graded import check_bundles
 from spanscore.monitoring.calibration import SavedCalibration, calibrations_of, refuse_unknown
 from spanscore.monitoring.drops import plans_of
-from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans, watched_by
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans, select_watched
 from spanscore.monitoring.judge_check_runs import FirstAnswers, least_turned
 from spanscore.monitoring.watched_means import watched_means
 from spanscore.outputs.aggregates import checked_dimensions, refuse_too_many
@@ -353,7 +353,7 @@ def _judge_check(report: ConfigReport) -> Topic:
     if not report.whole:
         yield "judge check: its cost and power are not shown, because not every metric can be built"
         return
-    watched = watched_by(judge_check, report.by_name)
+    watched = select_watched(judge_check, report.by_name)
     yield from refusal_of(partial(FirstAnswers, judge_check.baseline_path))
     if not judge_check.path.exists():
         yield NotReadyError(f"there is no file {judge_check.path}; judge_check.golden_set needs it")

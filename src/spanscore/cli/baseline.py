@@ -21,7 +21,14 @@ from spanscore.core.printable import TextTable, parse_duration
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring import promql
-from spanscore.monitoring.baselines import DAY_S, LEAST_DAYS, LearnedBaseline, TooShortError, learned, profiles_text
+from spanscore.monitoring.baselines import (
+    DAY_S,
+    LEAST_DAYS,
+    LearnedBaseline,
+    TooShortError,
+    learn_baseline,
+    profiles_text,
+)
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.prometheus_api import PrometheusApi, ScoredEvaluator, scored_days
 from spanscore.monitoring.promql import label
@@ -128,7 +135,7 @@ def _learn_baselines(
     baselines, short = {}, []
     for evaluator_version, steps in history.items():
         try:
-            baselines[evaluator_version] = learned(steps)
+            baselines[evaluator_version] = learn_baseline(steps)
         except TooShortError as error:
             short.append(f"{evaluator_version.metric} ({evaluator_version.evaluator_version}): {error}")
     return baselines, short

@@ -29,8 +29,8 @@ from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
 from spanscore.metrics.kit.tuned_prompts import Paired
 from spanscore.monitoring.calibration import (
-    KNOWN_ERROR,
     LEAST_SHARED,
+    NO_ERROR,
     Agreement,
     AnnotatedPair,
     AnnotatorError,
@@ -497,7 +497,7 @@ class CalibrateRun:
             return {}
         raw = Estimated(mean(self.window), *interval(self.window))
         calibration = self.calibration
-        return {"fresh": calibration.fresh(self.window), "corrected": calibration.corrected(self.window), "raw": raw}
+        return {"fresh": calibration.fresh(self.window), "corrected": calibration.correct(self.window), "raw": raw}
 
     @property
     def qualities(self) -> dict[str, Estimated]:
@@ -573,7 +573,7 @@ def _majorities(
         if balance:
             agreed.append(pairs[0]._replace(human=balance > 0))
             majorities.append(abs(balance))
-    return agreed, KNOWN_ERROR if error is None or not majorities else error.of_majorities(majorities)
+    return agreed, NO_ERROR if error is None or not majorities else error.of_majorities(majorities)
 
 
 def _unit_of(sample: AnnotatedSample) -> object:

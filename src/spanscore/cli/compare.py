@@ -32,7 +32,7 @@ from spanscore.monitoring.releases import (
     ReleaseScores,
     ReleaseVerdict,
     Steps,
-    compared,
+    compare_releases,
 )
 from spanscore.outputs.aggregates import UNKNOWN, ComparedValues
 from spanscore.protocols import Metric
@@ -106,7 +106,7 @@ def compare(
     else:
         pair = _read_spans(files, config, by, *named)
     across = by == semconv.EVALUATOR_VERSION
-    comparisons = [*compared(metrics, pair, across_evaluator_versions=across, tolerance=tolerance, level=level)]
+    comparisons = [*compare_releases(metrics, pair, across_evaluator_versions=across, tolerance=tolerance, level=level)]
     verdicts = {comparison.verdict for comparison in comparisons}
     exit_code = _TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
     if ReleaseVerdict.WORSE in verdicts:

@@ -136,7 +136,7 @@ def _label(text: str) -> tuple[str, str]:
 
 def _notes(settings: Configuration, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
     watched = {plan.watched.subject for plan in plans}
-    notes = [f"{plan.watched.subject}: {_FALSE_ALARMS}" for plan in plans if not plan.holds]
+    notes = [f"{plan.watched.subject}: {_FALSE_ALARMS}" for plan in plans if not plan.is_rate_proven]
     shares = {name for name, alert in settings.alerts.items() if alert.share_of}
     left = (metric for metric in metrics if metric.name not in watched | shares)
     notes += (f"{metric.name}: {_how_to_watch(metric)}" for metric in left)
@@ -213,7 +213,7 @@ def _as_json(
                 "z": plan.z,
                 "null": plan.null,
                 **asdict(volumes[plan.watched.subject]),
-                "rate_holds": plan.holds,
+                "rate_holds": plan.is_rate_proven,
             }
             for plan in plans
         ],

@@ -1,4 +1,4 @@
-"""``Alert``: query, labels and texts of an alert, independent of the tool's format; and functions that build its templates."""
+"""An alert (query, labels, texts) independent of the tool that evaluates it, and functions that build its text templates."""
 
 from __future__ import annotations
 
@@ -53,11 +53,12 @@ class AlertNumber:
     form: str = "%.3g"
     pipe: str = ""
 
-    def written(self, value: str) -> str:
-        """Return the template that writes ``value``, which is a template expression."""
+    def template(self, value: str) -> str:
+        """Return the template of the number; ``value`` is a template expression with its value."""
         if not self.pipe and "%" not in self.form:
             return self.form
-        return f"{{{{ {value} | {self.pipe or f'printf {chr(34)}{self.form}{chr(34)}'} }}}}"
+        pipe = self.pipe or f'printf "{self.form}"'
+        return f"{{{{ {value} | {pipe} }}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +70,8 @@ class Alert:
         labels: Prometheus labels of the alert: severity and metric; window and reason if there are several. The values are
             templates.
         summary: one line for people; a template, so text from outside must go through ``literal``.
-        text: description for people, also a template. Tools fill in ``{value}`` (``{count}`` for a whole number,
-            ``{lasting}`` for seconds), ``{service}`` and ``{<figure>}``.
+        text: description for people, also a template. It may contain these places, which the writer of a tool's file fills:
+            ``{value}`` (``{count}`` for a whole number, ``{lasting}`` for seconds), ``{service}``, and ``{<figure>}``.
         figures: name → further number in the text.
         metric: template expression of the name of the alert's metric, for links.
         runbook: address of the instructions, a template; empty = no runbook.
@@ -90,28 +91,28 @@ class Alert:
 
 def literal(text: str) -> str:
     """Return a template that yields exactly this text: its braces and dollars are escaped for Go templates and Grafana."""
-    return re.sub(r"[{$]", lambda found: f'{{{{ "\\x{ord(found[0]):02x}" }}}}', text)
+    return re.sub(r"[{$]", lambda sign: f'{{{{ "\\x{ord(sign[0]):02x}" }}}}', text)
 
 
-def filled(template: str, parts: Mapping[str, str]) -> str:
+def fill_template(template: str, parts: Mapping[str, str]) -> str:
     """Return a template in which each ``{name}`` of ``parts`` is replaced by its part."""
-    return _PLACE.sub(lambda found: parts.get(found[1], found[0]), template)
+    return _PLACE.sub(lambda place: parts.get(place[1], place[0]), template)
 
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-def streams_of(shared: Monitoring) -> list[AlertScope]:
+def scopes_of(shared: Monitoring) -> list[AlertScope]:
     """Return the scope of all units, then the scope of each segment in ``monitoring.dimensions``."""
     return [AlertScope(), *(AlertScope(key, value) for key, values in shared.dimensions.items() for value in values)]
 
 
-def labels_of(severity: str, metric: str, window: str = "") -> dict[str, str]:
-    """Return the labels of an alert. If it covers several windows, ``window`` is empty."""
+def alert_labels(severity: str, metric: str, window: str = "") -> dict[str, str]:
+    """Return the labels of an alert; ``window`` is empty if the alert covers several windows."""
     return {"severity": severity, "metric": metric, **({WINDOW: window} if window else {})}
 
 
-OF_METRIC = f"{{{{ $labels.{promql.METRIC} }}}}"
+METRIC_NAME = f"{{{{ $labels.{promql.METRIC} }}}}"
 """Template that yields the name of the alert's metric."""
 
 
@@ -119,15 +120,15 @@ _PARTS_OF_SHARE = ("=.*", ".*=")
 METRIC_OF_SHARE, CATEGORY_OF_SHARE = (f'reReplaceAll "{rest}" "" $labels.{promql.METRIC}' for rest in _PARTS_OF_SHARE)
 """Template expressions of the metric and the category of a share, whose name is ``metric=category``."""
 WITHOUT_UNITS = f' | reReplaceAll " [(]({"|".join(get_args(InnerKind))})( .*)?[)]$" ""'
-"""End of a template expression: removes the units from ``context_relevance (retriever)``."""
-OF_SHARE = f"{{{{ {CATEGORY_OF_SHARE} }}}} in {{{{ {METRIC_OF_SHARE} }}}}"
+"""End of a template expression. It removes the name of inner units: ``context_relevance (retriever)``."""
+SHARE_NAME = f"{{{{ {CATEGORY_OF_SHARE} }}}} in {{{{ {METRIC_OF_SHARE} }}}}"
 """Template that yields the name of a share: ``refund in intent``."""
 
 
 def share_labels(severity: str, window: str = "") -> dict[str, str]:
-    """Return the labels of an alert on shares, with the category. If it covers several windows, ``window`` is empty."""
+    """Return the labels of an alert on shares, with the category; ``window`` is empty if it covers several windows."""
     metric, category = (f"{{{{ {name} }}}}" for name in (METRIC_OF_SHARE, CATEGORY_OF_SHARE))
-    return {**labels_of(severity, metric, window), "category": category}
+    return {**alert_labels(severity, metric, window), "category": category}
 
 
 def worst_share(value: str, window: str) -> AlertNumber:
@@ -147,7 +148,7 @@ def _missing(window: str) -> str:
     return f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
 
 
-def of_metric(texts: Mapping[str, str]) -> str:
+def by_metric(texts: Mapping[str, str]) -> str:
     """Return one template for texts that differ by metric; ``texts``: metric → template."""
     return by_label(promql.METRIC, texts)
 
@@ -160,12 +161,12 @@ def by_label(name: str, texts: Mapping[str, str]) -> str:
     if len(by_text) <= 1:
         return next(iter(by_text), "")
     cases = (
-        f"if eq $labels.{name} {' '.join(map(_quoted, values))} }}}}{text}" for text, values in by_text.items() if text
+        f"if eq $labels.{name} {' '.join(map(_quote, values))} }}}}{text}" for text, values in by_text.items() if text
     )
     return "{{ " + "{{ else ".join(cases) + "{{ end }}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a quoted template string in which each special sign is escaped."""
     return '"' + "".join(f"\\u{ord(c):04x}" if c in _SIGNS else c for c in text) + '"'
 
@@ -173,19 +174,19 @@ def _quoted(text: str) -> str:
 _SIGNS = frozenset('{}$"\\\n\r')
 
 
-def listed(metrics: Iterable[str]) -> str:
+def match_metrics(metrics: Iterable[str]) -> str:
     """Return the PromQL label matcher of these metrics."""
     return f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
 
 
-# Texts of alerts contain the mean quality, the same number as in baselines. For a metric with another scale they also contain
-# the mean of its values (the raw mean).
-
 FOR_SEGMENT = f"{{{{ with $labels.{recorded.SEGMENT} }}}} for {{{{ . }}}}{{{{ end }}}}"
 
 
-def mean_of(scales: Mapping[str, Scale]) -> str:
+def describe_mean(scales: Mapping[str, Scale]) -> str:
     """Return the subject of an alert's text: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``.
+
+    An alert's text has the mean quality, as baselines do. For a metric with another scale it also has the raw mean, of the
+    values.
 
     Args:
         scales: metric → its scale.
@@ -196,11 +197,11 @@ def mean_of(scales: Mapping[str, Scale]) -> str:
             low, high = _ends(scale)
             within = "" if (low, high) == UNIT_INTERVAL.range else f", {low:g} to {high:g}"
             raw[metric] = f" ({scale.direction} is better{within}; raw mean {{{_raw_name(scale)}}})"
-    return f"Quality of {OF_METRIC}{of_metric(raw)}{FOR_SEGMENT}"
+    return f"Quality of {METRIC_NAME}{by_metric(raw)}{FOR_SEGMENT}"
 
 
-def figures_of(scales: Iterable[Scale], value: str, window: str) -> Mapping[str, AlertNumber]:
-    """Return the figures in the text of ``mean_of``, and ``worst``: the mean if all units without a score failed.
+def mean_figures(scales: Iterable[Scale], value: str, window: str) -> Mapping[str, AlertNumber]:
+    """Return the figures in the text of ``describe_mean``, and ``worst``: the mean if all units without a score failed.
 
     ``worst`` is empty if few units lack a score.
 

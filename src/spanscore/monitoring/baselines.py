@@ -31,10 +31,10 @@ class Baseline:
 
     Attributes:
         level: normal quality: the configured number, or the mean over all hours; ``UNKNOWN`` for an offset baseline.
-        text: text that follows the baseline in an alert, a template.
+        text: remark after the baseline's number in an alert, a template.
         hours: normal quality in each hour of the week, from Sunday 00:00 UTC on; empty = equal in all hours.
-        offset_s: age of the window that serves as baseline, in s; 0 = the baseline is known.
-        baseline_sd: length of a window in s → standard deviation of its true mean around the baseline.
+        offset_s: age in s of the earlier window that an alert compares with; 0 = the baseline is ``level`` or ``hours``.
+        baseline_sd: length of a window in s → standard deviation of its true mean around the baseline; empty = not known.
         design_effect: number of scores that carry the information of one independent score.
     """
 
@@ -73,14 +73,14 @@ class Baseline:
         return max(self.hours, default=self.level)
 
     @property
-    def strays(self) -> bool:
-        """Whether the normal mean has a variance in addition to that of the scores."""
+    def varies(self) -> bool:
+        """Whether the normal mean of a window varies more than by the chance of its scores."""
         return bool(self.baseline_sd or self.offset_s or self.design_effect > 1)
 
     def baseline_sd_of(self, window_s: float) -> float:
         """Return the baseline SD for windows of a length, in s.
 
-        It is that of the longest known window that is not longer, because the SD only falls with length.
+        It is the SD of the longest measured window that is not longer, because the SD only falls with the length.
         """
         shorter = [length for length in self.baseline_sd if length <= window_s]
         return self.baseline_sd[max(shorter, default=min(self.baseline_sd))] if self.baseline_sd else 0.0
@@ -134,12 +134,6 @@ def _hour_of_week(metric: str, alert: AlertSettings, path: str, baseline_sd: Map
 
 # --- learning -----------------------------------------------------------------------------------------------------
 
-# Hours are UTC and start with Sunday's first hour, as in PromQL's ``day_of_week() * 24 + hour()``. The mean of an hour of the
-# week is shrunk towards that of its hour of the day, and that towards the overall mean, each by b = τ²/(τ²+v) (James & Stein
-# 1961; Efron & Morris 1975). v is the sampling variance of such a mean, τ² the variance beyond it. The quality of a profile is
-# measured on each week with the profile of the other weeks (days, if there are less than two weeks), because its own hours
-# would flatter it.
-
 STEP_S = 300
 HOURS = 168
 LENGTHS = (300, 900, 3_600, 21_600, 86_400)
@@ -150,7 +144,7 @@ LEAST_BLOCKS = 7
 LEAST_SCORES = 100
 """Effective scores that a window needs to be counted."""
 DESIGN_EFFECT = 2.0
-"""Design effect from which on it is reported, because a smaller value may be chance."""
+"""Smallest design effect that is reported, because a smaller value may be chance."""
 
 DAY_S = 86_400
 _HOUR_S, _WEEK_S = 3_600, 604_800
@@ -210,8 +204,11 @@ def hour_of_week(time_s: float) -> int:
     return int((time_s + _FROM_SUNDAY_S) % _WEEK_S // _HOUR_S)
 
 
-def learned(steps: Sums) -> LearnedBaseline:
+def learn_baseline(steps: Sums) -> LearnedBaseline:
     """Return the baseline learned from scores.
+
+    The variation around the normal means is measured on each week with the normal means of the other weeks (on days, if there
+    are less than two weeks), because the means of the same week would fit it too well.
 
     Args:
         steps: start of five minutes, in seconds since the epoch → sums.
@@ -223,27 +220,27 @@ def learned(steps: Sums) -> LearnedBaseline:
     days = len({start // DAY_S for start in scored})
     if days < LEAST_DAYS:
         raise TooShortError(f"there are scores of {days} days; an hour-of-week baseline needs {LEAST_DAYS}")
-    hours, whole = _by(scored, lambda start: start // _HOUR_S), sum(scored.values(), Moments())
+    hours, whole = _group(scored, lambda start: start // _HOUR_S), sum(scored.values(), Moments())
     spread = estimates.standard_error(whole) ** 2 * estimates.n_eff(whole)
     residuals = _out_of_sample(scored, hours, spread)
     hourly = _windows(residuals, _HOUR_S)
     lag, error = _autocorrelation(hourly)
-    inflated = _design_effect(residuals, spread)
-    design_effect = inflated if inflated >= DESIGN_EFFECT else 1.0
+    measured = _design_effect(residuals, spread)
+    design_effect = measured if measured >= DESIGN_EFFECT else 1.0
     baseline_sd = {}
     for length in LENGTHS:
         windows = [(window.size, window.mean) for window in _windows(residuals, length).values()]
         if len(windows) >= LEAST_BLOCKS:
             baseline_sd[length] = sqrt(_beyond_chance(windows, design_effect * spread))
     flat = _beyond_chance([(hour.size, hour.flat / hour.weight) for hour in hourly.values()], spread)
-    left = _beyond_chance([(hour.size, hour.mean) for hour in hourly.values()], spread)
+    unexplained = _beyond_chance([(hour.size, hour.mean) for hour in hourly.values()], spread)
     return LearnedBaseline(
         mean=estimates.mean(whole),
         hours=_profile(hours, spread),
         baseline_sd=baseline_sd,
         days=days,
         scores=estimates.n_eff(whole),
-        explained=1 - left / flat if flat else None,
+        explained=1 - unexplained / flat if flat else None,
         design_effect=design_effect,
         autocorrelation=lag,
         autocorrelation_error=error,
@@ -254,20 +251,24 @@ def learned(steps: Sums) -> LearnedBaseline:
 
 
 def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
-    """Return the shrunk means of the hours of the week; an hour without scores has the mean of its hour of the day.
+    """Return the shrunk means of the hours of the week, from Sunday 00:00 UTC on, as in ``day_of_week() * 24 + hour()``.
+
+    The mean of an hour of the week is shrunk towards that of its hour of the day, and that towards the overall mean, each by
+    b = τ²/(τ²+v) (James & Stein 1961; Efron & Morris 1975). v is the sampling variance of such a mean, τ² the variance beyond
+    it. An hour without scores has the mean of its hour of the day.
 
     Args:
         hours: number of an hour since the epoch → sums.
         spread: variance of one score.
     """
-    by_day, by_week = _by(hours, lambda hour: hour % 24), _by(hours, _of_week)
+    by_day, by_week = _group(hours, lambda hour: hour % 24), _group(hours, _of_week)
     chance = spread * _overdispersion(hours, by_week, spread)
-    of_day = _shrunk(by_day, dict.fromkeys(range(24), estimates.mean(sum(hours.values(), Moments()))), chance)
-    return tuple(_shrunk(by_week, {hour: of_day[hour % 24] for hour in range(HOURS)}, chance).values())
+    of_day = _shrink(by_day, dict.fromkeys(range(24), estimates.mean(sum(hours.values(), Moments()))), chance)
+    return tuple(_shrink(by_week, {hour: of_day[hour % 24] for hour in range(HOURS)}, chance).values())
 
 
-def _shrunk(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[int, float]:
-    """Return each cell's mean, shrunk towards its target by its share of sampling variance; without scores the target."""
+def _shrink(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[int, float]:
+    """Return the mean of each cell, shrunk towards its target by its share of sampling variance; the target without scores."""
     sizes = {key: estimates.n_eff(of) for key, of in cells.items()}
     away = {key: estimates.mean(of) - towards[key] for key, of in cells.items()}
     squares = fsum(sizes[key] * away[key] ** 2 for key in cells)
@@ -282,26 +283,34 @@ def _overdispersion(hours: Sums, by_week: Sums, spread: float) -> float:
     if not freedom or not spread:
         return 1.0
     middle = {hour: estimates.mean(of) for hour, of in by_week.items()}
-    left = (estimates.n_eff(of) * (estimates.mean(of) - middle[_of_week(hour)]) ** 2 for hour, of in hours.items())
-    return max(1.0, fsum(left) / (freedom * spread))
+    squares = (estimates.n_eff(of) * (estimates.mean(of) - middle[_of_week(hour)]) ** 2 for hour, of in hours.items())
+    return max(1.0, fsum(squares) / (freedom * spread))
 
 
 def _of_week(hour: int) -> int:
     return hour_of_week(hour * _HOUR_S)
 
 
-def _by(sums: Sums, key: Callable[[int], int]) -> dict[int, Moments]:
-    gathered: defaultdict[int, Moments] = defaultdict(Moments)
+def _group(sums: Sums, key: Callable[[int], int]) -> dict[int, Moments]:
+    """Return the sums of each group of time spans; ``key``: time span → group."""
+    groups: defaultdict[int, Moments] = defaultdict(Moments)
     for time, of in sums.items():
-        gathered[key(time)] += of
-    return gathered
+        groups[key(time)] += of
+    return groups
 
 
-# --- how far it can be trusted ----------------------------------------------------------------------------------
+# --- variation around the profile -------------------------------------------------------------------------------
 
 
 class _Residual(NamedTuple):
-    """Sums of some scores minus their normal means: by the profile of other weeks, and by their flat mean."""
+    """Sums of some scores minus their normal means.
+
+    Attributes:
+        weight: Σw.
+        weight2: Σw².
+        profile: Σw of the distances from the profile of the other weeks.
+        flat: Σw of the distances from the overall mean of the other weeks.
+    """
 
     weight: float
     weight2: float
@@ -327,20 +336,20 @@ def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residu
     for own in {(hour - first) // fold for hour in hours}:
         others = {hour: of for hour, of in hours.items() if (hour - first) // fold != own}
         normal[own] = _profile(others, spread), estimates.mean(sum(others.values(), Moments()))
-    found = {}
+    residuals = {}
     for start, of in steps.items():
         profile, flat = normal[(start // _HOUR_S - first) // fold]
-        found[start] = _Residual(of.w, of.w2, of.wy - profile[hour_of_week(start)] * of.w, of.wy - flat * of.w)
-    return found
+        residuals[start] = _Residual(of.w, of.w2, of.wy - profile[hour_of_week(start)] * of.w, of.wy - flat * of.w)
+    return residuals
 
 
 def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = LEAST_SCORES) -> dict[int, _Residual]:
     """Return number of a window → the residual of its scores; windows with too few scores are left out."""
-    found: defaultdict[int, _Residual] = defaultdict(lambda: _Residual(0.0, 0.0, 0.0, 0.0))
+    windows: defaultdict[int, _Residual] = defaultdict(lambda: _Residual(0.0, 0.0, 0.0, 0.0))
     for start, residual in residuals.items():
         number = start // length_s
-        found[number] = _Residual(*map(add, found[number], residual))
-    return {number: residual for number, residual in found.items() if residual.size >= least}
+        windows[number] = _Residual(*map(add, windows[number], residual))
+    return {number: residual for number, residual in windows.items() if residual.size >= least}
 
 
 def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
@@ -348,47 +357,47 @@ def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
 
     The inflation by bursts is equal at both lengths; that by a drift grows with the scores of a window.
     """
-    (short, shorter), (long, longer) = (
-        _inflation(_windows(residuals, length, 0.0).values()) for length in (STEP_S, _HOUR_S)
+    (in_short, short_size), (in_long, long_size) = (
+        _inflated_variance(_windows(residuals, length, 0.0).values()) for length in (STEP_S, _HOUR_S)
     )
-    if not spread or longer <= shorter:
+    if not spread or long_size <= short_size:
         return 1.0
-    return (short - max(0.0, long - short) * shorter / (longer - shorter)) / spread
+    drift = max(0.0, in_long - in_short) * short_size / (long_size - short_size)
+    return (in_short - drift) / spread
 
 
-def _inflation(windows: Collection[_Residual]) -> tuple[float, float]:
+def _inflated_variance(windows: Collection[_Residual]) -> tuple[float, float]:
     """Return the variance of one score as estimated from windows, and the mean number of scores in the window of a score."""
     weight2 = fsum(window.weight2 for window in windows)
-    return fsum(window.profile**2 for window in windows) / weight2, fsum(
-        window.weight**2 for window in windows
-    ) / weight2
+    variance = fsum(window.profile**2 for window in windows) / weight2
+    return variance, fsum(window.weight**2 for window in windows) / weight2
 
 
 def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
-    """Return the variance of (effective scores, mean − normal) pairs that the number of scores does not explain."""
+    """Return the variance of means beyond that of their scores; ``means``: (effective scores, mean − normal mean) pairs."""
     total = fsum(size for size, _ in means)
     return max(0.0, fsum(size * away**2 - spread for size, away in means) / total) if total else 0.0
 
 
 def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
     """Return the hour-to-hour autocorrelation of residuals in standard errors, and 1/√n of the pairs (Box & Jenkins 1970)."""
-    of = {hour: sqrt(one.size) * one.mean for hour, one in hours.items()}
-    pairs = [(value, of[hour + 1]) for hour, value in of.items() if hour + 1 in of]
-    squares = fsum(value**2 for value in of.values()) / max(1, len(of))
-    if not pairs or not squares:
+    errors = {hour: sqrt(own.size) * own.mean for hour, own in hours.items()}
+    products = [error * errors[hour + 1] for hour, error in errors.items() if hour + 1 in errors]
+    squares = fsum(error**2 for error in errors.values()) / max(1, len(errors))
+    if not products or not squares:
         return 0.0, 1.0
-    return fsum(one * other for one, other in pairs) / (len(pairs) * squares), 1 / sqrt(len(pairs))
+    return fsum(products) / (len(products) * squares), 1 / sqrt(len(products))
 
 
 # The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and the normal quality in each hour of the
 # week (UTC).
 #
 # faithfulness:
-# mean: 0.8512
-# baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
-# design_effect: 10.7                     # if equal answers come in bursts
-# hours:
-#     sunday: [0.8311, …]           # 24 of them
+#   mean: 0.8512
+#   baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
+#   design_effect: 10.7       # if equal answers come in bursts
+#   hours:
+#     sunday: [0.8311, …]     # 24 numbers
 #     …
 
 DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")

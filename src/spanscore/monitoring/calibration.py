@@ -1,4 +1,4 @@
-"""Calibration of a judge against human labels: sensitivity, specificity, and pass rates that both correct."""
+"""Calibrates a judge with human labels: estimates its sensitivity and specificity, and corrects pass rates with both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import Moments, interval, mean, n_eff, student
 from spanscore.monitoring.promql import label
-from spanscore.monitoring.recorded import WRITTEN, among
+from spanscore.monitoring.recorded import WRITTEN, restrict
 from spanscore.protocols import Metric
 
 
@@ -42,7 +42,7 @@ class AnnotatedPair(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The number, Σw and Σw² of the labels with one verdict of the human and one of the judge."""
+    """The labels with one verdict of the human and one of the judge: their number, Σw and Σw²."""
 
     n: int = 0
     w: float = 0.0
@@ -53,10 +53,9 @@ class Cell(NamedTuple):
         return Cell(self.n + 1, self.w + w, self.w2 + w * w)
 
     def correct_errors(self, other: Cell, error: float) -> Cell:
-        """Return the cell corrected for annotator errors.
+        """Return the cell corrected for annotator errors: Σw of the true verdicts, and as Σw² the variance of this estimate.
 
-        Σw is the sum for the true verdicts. Σw² is the variance of this estimate, so that the formulas for labels without
-        errors hold.
+        With these numbers, the formulas for labels without errors are right.
 
         Args:
             other: cell with the same verdict of the judge and the opposite verdict of the human.
@@ -81,15 +80,13 @@ class Proportion(NamedTuple):
         share = ones / w
         return cls(share, ((1.0 - share) ** 2 * ones2 + share**2 * zeros2) / w**2)
 
-    def or_at(self, other: float) -> Proportion:
-        """Return the share with added variance; ``other``: the share at an annotator error one standard error away."""
+    def add_variance_of_error(self, other: float) -> Proportion:
+        """Return the share with the variance of the annotator error added.
+
+        ``other`` is the share for an annotator error that is one standard error higher.
+        """
         return Proportion(self.share, self.variance + (other - self.share) ** 2)
 
-
-# Two annotators who err independently, each with probability e for either truth, disagree with probability d = 2e(1 − e).
-# So e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of Dawid &
-# Skene (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate for all.
-# If the majority of a unit has m votes more than the minority, it is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
 
 LEAST_SHARED = 10
 """Least number of units with two or more named annotators; below it the annotator error is not measured."""
@@ -107,7 +104,10 @@ class AnnotatorError(NamedTuple):
     variance: float = 0.0
 
     def of_majorities(self, margins: Iterable[int]) -> AnnotatorError:
-        """Return the mean error of majority labels; ``margins``: votes by which each majority leads, 1 or more."""
+        """Return the mean error of majority labels; ``margins``: votes by which each majority leads, 1 or more.
+
+        A majority of m votes more than the minority is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
+        """
         margins = list(margins)
         right = 1.0 - self.rate
         odds = [self.rate**margin + right**margin for margin in margins]
@@ -116,7 +116,7 @@ class AnnotatorError(NamedTuple):
         return AnnotatorError(sum(rates) / len(margins), self.variance * (sum(slopes) / len(margins)) ** 2)
 
 
-KNOWN_ERROR = AnnotatorError(0.0)
+NO_ERROR = AnnotatorError(0.0)
 """Error of labels that count as the truth."""
 
 
@@ -144,6 +144,11 @@ class Agreement:
     def error(self) -> AnnotatorError | None:
         """Return the error of one annotator; None with fewer than ``LEAST_SHARED`` units.
 
+        Two annotators who err independently, each with probability e for either truth, disagree with probability
+        d = 2e(1 − e). So e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater
+        case of Dawid & Skene (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one
+        error rate for all.
+
         Raises:
             ConfigurationError: annotators agree no more often than by chance.
         """
@@ -156,29 +161,17 @@ class Agreement:
                 "labels correct nothing. Agree on a definition of a pass and label again, or state --annotator-error RATE"
             )
         smoothed = (self.units * differing + 0.5) / (self.units + 1.0)
-        left = 1.0 - 2.0 * differing
-        variance = smoothed * (1.0 - smoothed) / self.units / (4.0 * left)
-        return AnnotatorError((1.0 - sqrt(left)) / 2.0, variance)
+        rest = 1.0 - 2.0 * differing
+        variance = smoothed * (1.0 - smoothed) / self.units / (4.0 * rest)
+        return AnnotatorError((1.0 - sqrt(rest)) / 2.0, variance)
 
 
 def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
-    """Return the agreement of annotators; ``votes``: one vote of each named annotator, per unit."""
+    """Return the agreement of annotators; ``votes``: per unit, one vote of each named annotator."""
     several = [unit for unit in votes if len(unit) > 1]
-    pairs = [one != other for unit in several for one, other in combinations(unit, 2)]
+    pairs = [first != second for unit in several for first, second in combinations(unit, 2)]
     return Agreement(len(several), sum(len({*unit}) == 1 for unit in several), len(pairs), sum(pairs))
 
-
-# A judge that passes too much or too little shifts every mean. Its sensitivity (right verdicts among human passes) and
-# specificity (right verdicts among human fails) vary little with the traffic, so the pass rate of any window can be
-# corrected by them: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is
-# that of Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and
-# specificity*.
-#
-# Annotators err, too, so the labels of each verdict of the judge are corrected first; docs/how-to/correct-the-pass-rate.md
-# (*When people err*) has the formula and its sources.
-#
-# Labels that were drawn with unequal probability, such as all failed units and a tenth of the passed units, count with
-# w = 1/π. With equal weights every formula here equals that of its source.
 
 LEAST_LABELS = 5
 """Fewest labels of each human verdict. With fewer labels, sensitivity or specificity is a guess."""
@@ -188,8 +181,8 @@ _ROUNDING = 1e-9
 _MOST_ERROR = 0.49
 """Largest annotator error for which the uncertainty of the error is taken into account."""
 Z = NormalDist().inv_cdf(0.975)
-MORE = Z * Z / 2.0
-"""Number of passed units, and number of failed units, that a window's interval counts in addition to the observed units."""
+ADDED = Z * Z / 2.0
+"""Number of passed units, and of failed units, that the interval of a window assumes in addition to the observed units."""
 
 
 class Estimated(NamedTuple):
@@ -213,6 +206,14 @@ def labels_needed(labels: int, rate: Estimated, half_width: float) -> int:
 class Calibration:
     """The labels of a judge's verdicts, and the figures computed from them. Use ``of`` to make one.
 
+    A judge that passes too much or too little shifts every pass rate. Its sensitivity (right verdicts among human passes) and
+    specificity (right verdicts among human fails) vary little with the traffic, so they can correct the pass rate of any
+    window.
+
+    Annotators err, too, so the labels of each verdict of the judge are corrected first. docs/how-to/correct-the-pass-rate.md
+    (*When people err*) has the formula and its sources. Labels that were drawn with unequal probability, such as all failed
+    units and a tenth of the passed units, count with w = 1/π. With equal weights, each formula equals that of its source.
+
     Attributes:
         true_pass: human and judge passed the sample.
         false_fail: the human passed it, the judge failed it.
@@ -227,10 +228,10 @@ class Calibration:
     false_pass: Cell
     true_fail: Cell
     assumed_random: bool
-    annotator_error: AnnotatorError = KNOWN_ERROR
+    annotator_error: AnnotatorError = NO_ERROR
 
     @classmethod
-    def of(cls, pairs: Iterable[AnnotatedPair], annotator_error: AnnotatorError = KNOWN_ERROR) -> Calibration:
+    def of(cls, pairs: Iterable[AnnotatedPair], annotator_error: AnnotatorError = NO_ERROR) -> Calibration:
         """Return the calibration from pairs of verdicts; ``annotator_error``: error rate of the human verdicts.
 
         Raises:
@@ -247,7 +248,7 @@ class Calibration:
         cells: dict[tuple[bool, bool], Cell] = {}
         for human, judge, probability, weight in pairs:
             cells[human, judge] = cells.get((human, judge), Cell()).plus(weight / (probability or 1.0))
-        made = cls(
+        calibration = cls(
             true_pass=cells.get((True, True), Cell()),
             false_fail=cells.get((True, False), Cell()),
             false_pass=cells.get((False, True), Cell()),
@@ -255,8 +256,8 @@ class Calibration:
             assumed_random=not any(has_probability),
             annotator_error=annotator_error,
         )
-        made.refuse_too_little()
-        return made
+        calibration.refuse_too_little()
+        return calibration
 
     def refuse_too_little(self) -> None:
         """Refuse labels that are too few, or a judge that is too inaccurate, for a correction.
@@ -270,7 +271,7 @@ class Calibration:
                 f"too few labels for a correction: humans passed {passed} and failed {failed}, but {LEAST_LABELS} of each are "
                 "needed. Label more units, mainly units that the judge failed, with the probability of each in its line"
             )
-        error, (truly_passed, truly_failed) = self.annotator_error.rate, self._classes()
+        error, (truly_passed, truly_failed) = self.annotator_error.rate, self._sums_by_truth()
         rarer = min(truly_passed.w, truly_failed.w) / (truly_passed.w + truly_failed.w)
         if error and rarer * self.labels < LEAST_LABELS:
             raise ConfigurationError(
@@ -302,13 +303,13 @@ class Calibration:
     @property
     def sensitivity(self) -> Estimated:
         """Share that the judge passes of the samples that humans pass."""
-        return _share(self._classes()[0], *self._weights())
+        return _share(self._sums_by_truth()[0], *self._weights())
 
     @property
     def specificity(self) -> Estimated:
         """Share that the judge fails of the samples that humans fail."""
         passed, failed = self._weights()
-        return _share(self._classes()[1], failed, passed)
+        return _share(self._sums_by_truth()[1], failed, passed)
 
     @property
     def informedness(self) -> Estimated:
@@ -334,56 +335,61 @@ class Calibration:
         half = Z * sqrt(variance)
         return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
 
-    def corrected(self, raw: Moments) -> Estimated:
+    def correct(self, raw: Moments) -> Estimated:
         """Return the pass rate that humans would give a window, which may have no labels.
 
-        It holds as long as the judge errs as it did on the labelled units: same evaluator version, similar traffic.
+        It is right as long as the judge errs as it did on the labelled units: same evaluator version, similar traffic. Rate:
+        Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. Interval: Lang & Reiczigel (2014),
+        *Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity*.
 
         Args:
             raw: sums of the judge's verdicts in the window, 1 = passed; Σw > 0.
         """
         right, wrong = self.smoothed()
         typical = raw.w2 / raw.w
-        seen = Proportion.of(raw, MORE, typical, typical)
+        passed = Proportion.of(raw, ADDED, typical, typical)
         j = right.share + wrong.share - 1.0
-        middle = (seen.share + wrong.share - 1.0) / j
-        shift = 4.0 * MORE * (middle * right.variance - (1.0 - middle) * wrong.variance)
-        variance = seen.variance + middle**2 * right.variance + (1.0 - middle) ** 2 * wrong.variance
+        middle = (passed.share + wrong.share - 1.0) / j
+        shift = 4.0 * ADDED * (middle * right.variance - (1.0 - middle) * wrong.variance)
+        variance = passed.variance + middle**2 * right.variance + (1.0 - middle) ** 2 * wrong.variance
         half = Z * sqrt(variance) / j
         value = (mean(raw) + self.specificity.value - 1.0) / self.informedness.value
         return Estimated(_clip(value), _clip(middle + shift - half), _clip(middle + shift + half))
 
     def fresh(self, raw: Moments) -> Estimated:
-        """Return the pass rate of the window that the labels were drawn from: the labels' rate, made more precise by the
+        """Return the pass rate of the window from which the labels were drawn: that of the labels, made more precise by the
         judge.
 
-        Prediction-powered inference, PPI++ (Angelopoulos, Duchi & Zrnic 2023) with the human as y. The method holds for any
-        judge, but only for this window.
+        The method, prediction-powered inference (PPI++: Angelopoulos, Duchi & Zrnic 2023) with the human verdict as y, is right
+        for any judge, but only for this window.
 
         Args:
             raw: sums of the judge's verdicts in the window, including the labelled units; Σw > 0.
         """
-        cells, rate = self._noisy_cells(), mean(raw)
+        cells, rate = self._unbiased_cells(), mean(raw)
         human, judge = _mean(cells, lambda cell: cell.human), _mean(cells, lambda cell: cell.judge)
-        together = _mean(cells, lambda cell: cell.human * cell.judge)
+        both = _mean(cells, lambda cell: cell.human * cell.judge)
         # PPI++'s λ, cov(human, judge) / var(judge): the weight of the judge's rate in addition to that of the labels
-        power = (together - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
-        value, size = _clip(human + power * (rate - judge)), self._size(power, raw)
+        weight = (both - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
+        value, size = _clip(human + weight * (rate - judge)), self._equivalent_labels(weight, raw)
         passed = size * value
         return Estimated(value, *interval(Moments(size, size, passed, size, passed, passed)))
 
-    def _size(self, power: float, raw: Moments) -> float:
-        """Return the number of random labels that are as informative as labels and judge; half a label is added per cell."""
-        cells = self._noisy_cells(0.5)
-        rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
+    def _equivalent_labels(self, weight: float, raw: Moments) -> float:
+        """Return the number of random labels with the precision of labels and judge together. Half a label is added per cell.
+
+        ``weight`` is λ, and ``raw`` has the sums of the window, as in ``fresh``.
+        """
+        cells = self._unbiased_cells(0.5)
+        rest = _mean(cells, lambda cell: cell.human - weight * cell.judge)
         if not self.annotator_error.rate:  # with an annotator error, a label drawn for certain varies too
             # Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a label that is drawn certainly adds 0.
             random = self.assumed_random
-            sure = (cell.w2 * self.labels / raw.n if random else cell.w * raw.w2 / raw.w for cell in cells)
-            drawn = [cell._replace(w2=max(0.0, cell.w2 - less)) for cell, less in zip(cells, sure, strict=True)]
+            certain = (cell.w2 * self.labels / raw.n if random else cell.w * raw.w2 / raw.w for cell in cells)
+            drawn = [cell._replace(w2=max(0.0, cell.w2 - less)) for cell, less in zip(cells, certain, strict=True)]
         else:
             drawn = cells
-        of_rest = _variance(drawn, lambda cell: cell.human - power * cell.judge - rest)
+        of_rest = _variance(drawn, lambda cell: cell.human - weight * cell.judge - rest)
         rate = _mean(cells, lambda cell: cell.human)
         spread = rate * (1.0 - rate)
         error = self.annotator_error
@@ -391,47 +397,48 @@ class Calibration:
         return spread / (of_rest + spread / n_eff(raw) + of_error)
 
     def smoothed(self) -> tuple[Proportion, Proportion]:
-        """Return sensitivity and specificity with a right and a wrong label added, each with its verdict's typical weight."""
+        """Return sensitivity and specificity, each with one right and one wrong label added, of typical weight."""
         error = self.annotator_error
         shares = self._smooth_rates(error.rate)
         if not error.variance:
             return shares
         right, wrong = self._smooth_rates(min(error.rate + sqrt(error.variance), _MOST_ERROR))
-        return shares[0].or_at(right.share), shares[1].or_at(wrong.share)
+        return shares[0].add_variance_of_error(right.share), shares[1].add_variance_of_error(wrong.share)
 
     def _smooth_rates(self, error: float) -> tuple[Proportion, Proportion]:
         passed, failed = self._weights()
-        of_passed, of_failed = self._classes(error)
+        of_passed, of_failed = self._sums_by_truth(error)
         return Proportion.of(of_passed, 1.0, passed, failed), Proportion.of(of_failed, 1.0, failed, passed)
 
     def _true_cells(self, error: float | None = None) -> tuple[Cell, Cell, Cell, Cell]:
-        """Return the true and false passes, then the false and true fails of the judge, corrected for annotator errors."""
+        """Return the true passes, false passes, false fails and true fails of the judge, corrected for annotator errors."""
         error = self.annotator_error.rate if error is None else error
-        pairs = ((self.true_pass, self.false_pass), (self.false_fail, self.true_fail))
-        (hit, miss), (lost, rightly) = (
-            (one.correct_errors(two, error), two.correct_errors(one, error)) for one, two in pairs
+        return (
+            self.true_pass.correct_errors(self.false_pass, error),
+            self.false_pass.correct_errors(self.true_pass, error),
+            self.false_fail.correct_errors(self.true_fail, error),
+            self.true_fail.correct_errors(self.false_fail, error),
         )
-        return hit, miss, lost, rightly
 
-    def _classes(self, error: float | None = None) -> tuple[Moments, Moments]:
+    def _sums_by_truth(self, error: float | None = None) -> tuple[Moments, Moments]:
         """Return the sums of true passes, 1 = the judge passes, and of true fails, 1 = the judge fails."""
         true_pass, false_pass, false_fail, true_fail = self._true_cells(error)
         return _class(true_pass, false_fail), _class(true_fail, false_pass)
 
     def _weights(self) -> tuple[float, float]:
         """Return the typical weight of a label on a unit that the judge passed, and on one that it failed."""
-        passed = _typical(self.true_pass, self.false_pass)
-        failed = _typical(self.true_fail, self.false_fail)
+        passed = _typical_weight(self.true_pass, self.false_pass)
+        failed = _typical_weight(self.true_fail, self.false_fail)
         return passed or failed, failed or passed
 
-    def _noisy_cells(self, more: float = 0.0) -> list[_Observed]:
-        """Return the labels' cells with the human verdict h as (h − e) / (1 − 2e), which on average is the truth."""
+    def _unbiased_cells(self, more: float = 0.0) -> list[_Observed]:
+        """Return the cells with the human verdict h as (h − e) / (1 − 2e); its mean is that of the true verdict."""
         error = self.annotator_error.rate
         cells = self._cells((self.true_pass, self.false_pass, self.false_fail, self.true_fail), more)
         return [cell._replace(human=(cell.human - error) / (1.0 - 2.0 * error)) for cell in cells]
 
     def _cells(self, cells: Sequence[Cell], more: float = 0.0) -> list[_Observed]:
-        """Return cells, in the order of ``_true_cells``, with ``more`` labels added to each."""
+        """Return cells in the order of ``_true_cells`` with their verdicts, and ``more`` labels added to each."""
         w_passed, w_failed = self._weights()
         places = ((1, 1, w_passed), (0, 1, w_passed), (1, 0, w_failed), (0, 0, w_failed))
         return [
@@ -441,6 +448,8 @@ class Calibration:
 
 
 class _Observed(NamedTuple):
+    """The verdicts of a cell, 1 = pass, with its Σw and Σw²."""
+
     human: float
     judge: int
     w: float
@@ -452,10 +461,10 @@ def _class(right: Cell, wrong: Cell) -> Moments:
 
 
 def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
-    """Return a share with the interval of means (``estimates.interval``), but with another weight for unseen labels.
+    """Return a share with the interval of means (``estimates.interval``), but with another weight for the unseen label.
 
-    An unseen label weighs as much as a label with its verdict of the judge. Example: if a tenth of the passed units was
-    labelled, one wrongly passed unit that no label shows represents ten units.
+    The unseen label has the weight of labels with the same verdict of the judge. Example: if a tenth of the passed units was
+    labelled, an unseen wrongly passed unit represents ten units.
     """
     value = mean(of)
     ends = []
@@ -466,7 +475,7 @@ def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
     return Estimated(value, *ends)
 
 
-def _typical(*cells: Cell) -> float:
+def _typical_weight(*cells: Cell) -> float:
     """Return the mean weight of labels, each weighted by its weight; 0 without labels."""
     weight = sum(cell.w for cell in cells)
     return sum(cell.w2 for cell in cells) / weight if weight else 0.0
@@ -477,7 +486,7 @@ def _mean(cells: Sequence[_Observed], of: Callable[[_Observed], float]) -> float
 
 
 def _variance(cells: Sequence[_Observed], influence: Callable[[_Observed], float]) -> float:
-    """Return the variance of an estimate from the influence of each label (linearization)."""
+    """Return the variance of an estimate from the influence of each cell's labels on it (linearization)."""
     return sum(cell.w2 * influence(cell) ** 2 for cell in cells) / sum(cell.w for cell in cells) ** 2
 
 
@@ -575,15 +584,15 @@ def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
     Raises:
         ConfigurationError: as ``read_calibration``; or two files are for one metric.
     """
-    found: dict[str, SavedCalibration] = {}
+    calibrations: dict[str, SavedCalibration] = {}
     for path in paths:
         calibration = read_calibration(path)
-        if calibration.metric in found:
+        if calibration.metric in calibrations:
             raise ConfigurationError(
                 f"{path}: another file is for {calibration.metric!r}, too; name only the file of its present evaluator version"
             )
-        found[calibration.metric] = calibration
-    return found
+        calibrations[calibration.metric] = calibration
+    return calibrations
 
 
 def _counts(tree: dict[str, Any]) -> dict[str, Any]:
@@ -602,7 +611,8 @@ _CELLS = ("true_pass", "false_fail", "false_pass", "true_fail")
 _SAVED = TypeAdapter(SavedCalibration)
 
 
-# The rules read the longest window, and record no value for a series that is not calibrated or no longer written.
+# The recording rules read the longest window. They record nothing for other evaluator versions, nor for one that is no longer
+# written.
 
 CORRECTED = "spanscore:corrected_pass_rate"
 LOW, HIGH = f"{CORRECTED}:low", f"{CORRECTED}:high"
@@ -630,28 +640,28 @@ def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[d
     window = promql.duration(max(shared.windows))
     own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})
     every = promql.increases(window, own, promql.BY_EVALUATOR)
-    ever_passed = promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR)
+    passed = promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR)
 
     def sum_of_passes(instrument: str) -> str:
         """Return the sum; 0 if units were judged but never passed, because the counter of passes does not exist then."""
-        return f"({ever_passed(instrument)} or 0 * {every(instrument)})"
+        return f"({passed(instrument)} or 0 * {every(instrument)})"
 
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
     low, high = corrected_ends(saved.calibration, share, variance)
     for name, expression in (
-        (_SHARE, among(WRITTEN, smoothed_share(sum_of_passes, every))),
+        (_SHARE, restrict(WRITTEN, smoothed_share(sum_of_passes, every))),
         (
             _VARIANCE,
             smoothed_variance(sum_of_passes, every, f"sum without (window) ({share})"),
         ),  # the sums have no label ``window``
-        (CORRECTED, among(WRITTEN, corrected(saved.calibration, sum_of_passes, every))),
+        (CORRECTED, restrict(WRITTEN, corrected_rate(saved.calibration, sum_of_passes, every))),
         (LOW, low),
         (HIGH, high),
     ):
         yield {"record": name, "expr": expression, "labels": {promql.METRIC: saved.metric, "window": window}}
 
 
-def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
+def corrected_rate(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
     """Return the PromQL expression of the corrected rate, [0, 1].
 
     Args:
@@ -663,15 +673,15 @@ def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
 
 
 def smoothed_share(passed: promql.Sums, every: promql.Sums) -> str:
-    """Return the share of passes after adding ``MORE`` passed and ``MORE`` failed units of typical weight."""
-    return f"({passed(semconv.WEIGHT)} + {_more(every, 1)}) / {_weight(every)}"
+    """Return the share of passes after adding ``ADDED`` passed and ``ADDED`` failed units of typical weight."""
+    return f"({passed(semconv.WEIGHT)} + {_added_weight(every, 1)}) / {_weight(every)}"
 
 
 def smoothed_variance(passed: promql.Sums, every: promql.Sums, share: str) -> str:
     """Return the variance of the estimate of ``smoothed_share``."""
-    more = _more(every, 2)
+    added = _added_weight(every, 2)
     ones, zeros = passed(semconv.WEIGHT2), f"{every(semconv.WEIGHT2)} - {passed(semconv.WEIGHT2)}"
-    return f"((1 - {share}) ^ 2 * ({ones} + {more}) + {share} ^ 2 * ({zeros} + {more})) / {_weight(every)} ^ 2"
+    return f"((1 - {share}) ^ 2 * ({ones} + {added}) + {share} ^ 2 * ({zeros} + {added})) / {_weight(every)} ^ 2"
 
 
 def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str]:
@@ -679,19 +689,19 @@ def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str
     right, wrong = by.smoothed()
     j = right.share + wrong.share - 1.0
     rate = f"(({share} - {1.0 - wrong.share:.9g}) / {j:.9g})"
-    shift = f"{4.0 * MORE:.9g} * ({rate} * {right.variance:.9g} - (1 - {rate}) * {wrong.variance:.9g})"
+    shift = f"{4.0 * ADDED:.9g} * ({rate} * {right.variance:.9g} - (1 - {rate}) * {wrong.variance:.9g})"
     spread = f"{variance} + {rate} ^ 2 * {right.variance:.9g} + (1 - {rate}) ^ 2 * {wrong.variance:.9g}"
     low, high = (_clamp(f"{rate} + {shift} {sign} {Z / j:.9g} * sqrt({spread})") for sign in "-+")
     return low, high
 
 
-def _more(every: promql.Sums, power: int) -> str:
-    """Return the contribution of ``MORE`` units of typical weight to a sum of weights to this power, 1 or 2."""
-    return f"{MORE:.9g} * ({every(semconv.WEIGHT2)} / {every(semconv.WEIGHT)}) ^ {power}"
+def _added_weight(every: promql.Sums, power: int) -> str:
+    """Return the contribution of ``ADDED`` units of typical weight to a sum of weights to this power, 1 or 2."""
+    return f"{ADDED:.9g} * ({every(semconv.WEIGHT2)} / {every(semconv.WEIGHT)}) ^ {power}"
 
 
 def _weight(every: promql.Sums) -> str:
-    return f"({every(semconv.WEIGHT)} + 2 * {_more(every, 1)})"
+    return f"({every(semconv.WEIGHT)} + 2 * {_added_weight(every, 1)})"
 
 
 def _clamp(expression: str) -> str:

@@ -1,4 +1,4 @@
-"""Weighted estimates from additive sums: mean, standard error, interval, bounds; and the critical value of an alert."""
+"""Estimates of a mean from weighted sums (standard error, interval, bounds), and the critical value of an alert on a drop."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ from spanscore import semconv
 from spanscore.core.job import Weights
 from spanscore.core.score import Scale
 
-# y is the quality of a scored unit, π its sampling probability, w = 1/π. All estimates are computed from sums over units,
-# so that the sums of replicas and time spans can be added first. ``integrations/grafana/formulas.py`` has the same formulas as
-# PromQL text; a test compares both in a real Prometheus.
-#
-# The mean is Hájek's estimator: the plain mean of the scores is biased if rules oversample, and Σwy/N is a poor mean (Särndal,
-# Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
-
 WORTH_TELLING = 0.01
-"""Share of the sampled units without a score from which on it is reported."""
+"""Share of sampled units without a score at which the share is reported; a smaller one is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
     """The sums of one metric over some units. ``+`` adds the sums of another replica, label, segment or time span.
+
+    y is the quality of a scored unit, π its sampling probability. ``integrations/grafana/formulas.py`` has the formulas of this
+    module as PromQL; a test compares both in a real Prometheus.
 
     Attributes:
         n: number of scored units.
@@ -108,14 +104,18 @@ def moments(scores: Iterable[tuple[float, float]], lost: Iterable[float] = ()) -
 
 
 def mean(of: Moments) -> float:
-    """Return Hájek's mean Σwy/Σw, in [0, 1]; NaN without scores."""
+    """Return Hájek's mean Σwy/Σw, in [0, 1]; NaN without scores.
+
+    The plain mean of the scores is biased if rules oversample, and Σwy/N varies more (Särndal, Swensson & Wretman, *Model
+    Assisted Survey Sampling*, 1992, 5.7).
+    """
     return of.wy / of.w if of.w else nan
 
 
 def standard_error(of: Moments) -> float:
-    """Return the standard error of the mean of a superpopulation, the square root of V = Σw²(y−ȳ)²/(Σw)².
+    """Return the standard error √V of the mean of a superpopulation, with V = Σw²(y−ȳ)²/(Σw)²; NaN without scores.
 
-    It is 0 if all scores are equal, even at n = 1, so show the number of scores with it. NaN without scores.
+    It is 0 if all scores are equal, even for one score, so show the number of scores with it.
     """
     if not of.w:
         return nan
@@ -132,11 +132,10 @@ def n_eff(of: Moments) -> float:
 def interval(of: Moments, *, level: float = 0.95) -> Interval:
     """Return the confidence interval of the mean, by one formula for every kind of metric and every number of scores.
 
-    Each end is computed from the scores and one additional unseen score. Near 1 a few scores show too little of the
-    variation: with 30 scores, intervals of t have a coverage of .51, and Wilson's with 5 scores .86. With d = 1 − y, the
-    unseen score for the low end is 1 − (Σw²d² + s)/(Σw²d + s), with s = Σw²/n_eff. It is 0 for pass/fail and if all scores
-    are 1; otherwise it approaches the scores as they are many and close. Pseudo-observations are Agresti and Coull's idea
-    (1998); this unseen score was selected by coverage and width (``benchmarks/intervals.md``).
+    Each end is computed from the scores and one additional, unseen score (``unseen_bounds``), because near 1 a few scores show
+    too little of the variation: with 30 scores, intervals of t have a coverage of .51, and Wilson's with 5 scores .86.
+    Pseudo-observations are Agresti and Coull's idea (1998). This unseen score was selected by coverage and width
+    (``benchmarks/intervals.md``).
 
     Args:
         level: coverage, [0.7, 1).
@@ -147,16 +146,21 @@ def interval(of: Moments, *, level: float = 0.95) -> Interval:
     size = n_eff(of)
     if not size:
         return Interval(0.0, 1.0)
-    worst, best = unseen(of)
+    worst, best = unseen_bounds(of)
     t = student(level, size - 1)
     return Interval(max(0.0, _end(of, worst, -t)), min(1.0, _end(of, best, t)))
 
 
-def unseen(of: Moments) -> Interval:
-    """Return the worst and the best value of one unseen score, given at least one score."""
-    one = of.w2 / n_eff(of)  # the square of a typical score's weight
-    worst = (of.w2y - of.w2y2) / (of.w2 - of.w2y + one)
-    return Interval(worst, (of.w2y2 + one) / (of.w2y + one))
+def unseen_bounds(of: Moments) -> Interval:
+    """Return the worst and the best plausible value of one unseen score, given at least one score.
+
+    With d = 1 − y and s = Σw²/n_eff, the worst value is 1 − (Σw²d² + s)/(Σw²d + s). It is 0 for a pass/fail metric, and if all
+    scores are 1; otherwise it approaches the scores if they are many and close to each other. The best value is its mirror
+    image.
+    """
+    typical = of.w2 / n_eff(of)  # the square of a typical score's weight
+    worst = (of.w2y - of.w2y2) / (of.w2 - of.w2y + typical)
+    return Interval(worst, (of.w2y2 + typical) / (of.w2y + typical))
 
 
 def _end(of: Moments, unseen: float, t: float) -> float:
@@ -166,11 +170,10 @@ def _end(of: Moments, unseen: float, t: float) -> float:
 
 
 def missing_bounds(of: Moments) -> Interval:
-    """Return the bounds of the mean for any scores of the lost units, because these are missing, not zero.
+    """Return the bounds of the mean for any scores of the lost units: their scores are missing, not zero.
 
-    The low bound is the low end of the interval if all lost units had the worst score, the high bound the high end if all had
-    the best; scored and lost units together are one sample. Without lost units this is the interval. (0, 1) without scores and
-    lost units.
+    The low bound is the low end of the interval if all lost units had the worst score, the high bound its high end if all had
+    the best score. Without lost units the bounds are the interval; without any units they are (0, 1).
     """
     return Interval(interval(if_worst(of)).low, interval(if_best(of)).high)
 
@@ -191,7 +194,10 @@ def missing_share(of: Moments) -> float:
 
 
 def student(level: float, freedom: float) -> float:
-    """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as PromQL can."""
+    """Return the two-sided quantile of Student's t, to the first term of its series, which PromQL can compute, too.
+
+    Source: Abramowitz & Stegun 26.7.5.
+    """
     z = NormalDist().inv_cdf((1 + level) / 2)
     return z + (z**3 + z) / 4 / max(freedom, 1.0)
 
@@ -264,7 +270,7 @@ def _shares(parts: Mapping[str, Moments], categories: Iterable[str]) -> Mapping[
     if not every.w:
         return {}
     shares = {}
-    for word in categories:  # the mean of y = 1 for the units with the category, and 0 for the other units
+    for word in categories:  # the share is a mean: y is 1 for units with the category, and 0 for others
         part = parts.get(word, Moments())
         of = replace(every, wy=part.w, w2y=part.w2, w2y2=part.w2)
         shares[word] = MeanInterval(mean(of), *interval(of))
@@ -287,21 +293,10 @@ def _sums_by_label(metric: str, sums: ReadSums) -> Mapping[str, Moments]:
     return {label: Moments(**fields) for label, fields in totals.items()}
 
 
-# A window that slides on by a minute repeats nearly the same information. So the rate of false alarms depends on how often
-# an alert begins, not on how often it is evaluated. Without a drop, an alert begins this often per length of a window:
-#
-#     2.0 · z · φ(z) · exp(−1.4 · z · √(2 · interval ⁄ window))
-#
-# z·φ(z) is the rate of a mean that slides without steps (Pickands 1969; Leadbetter, Lindgren & Rootzén 1983, 12.2). The last
-# factor corrects for the steps (Siegmund, *Sequential Analysis*, 1985, 8.5: 1.17, not 1.4, if one evaluation is enough).
-# Both numbers come from the simulation, for alerts as they are written: on at the second evaluation, and kept on for some
-# time. The rates of all windows and streams add up, even if these are dependent. ``benchmarks/alerts.py`` counts the
-# resulting false alarms.
-
 TOLERATED = 0.25
-"""Share of ``min_drop`` that is tolerated; the price is that drops of about ``min_drop`` are detected later."""
+"""Share of ``min_drop`` that is tolerated. The larger it is, the later a drop of about ``min_drop`` is detected."""
 RECOVERED_Z = 3.5
-"""Standard errors by which a shorter window must be better than a window with a drop; during a real drop this is rare."""
+"""Number of standard errors by which a shorter window is better than a window with a drop if the drop is over."""
 OFFSET_SCORES = 200
 """Fewest effective scores of an ``offset`` baseline, whose mean has an error, too. A pass/fail metric at ten scores a minute
 has 10 false alarms in 30 days with 30 effective scores, .5 with 200 (`benchmarks/baselines.py`)."""
@@ -309,27 +304,38 @@ MIN_SCORES = 30
 """Fewest effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. For 30 pass/fail scores,
 the exact size of the test is 0.31 to 1.9 times the nominal size."""
 BEGUN, STEPPED = 2.0, 1.4
-"""Coefficients of the formula."""
+"""Coefficients of the formula of ``critical_z``."""
 LOWEST_Z, HIGHEST_Z = 1.0, 40.0
-"""Range of z in which the formula decreases."""
+"""Range of z in which that formula decreases."""
 _HALVINGS = 60
 _normal = NormalDist()
 
 
 def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: int) -> float:
-    """Return the standard errors below the tolerated mean at which a window alerts; at least 1.
+    """Return the number of standard errors below the tolerated mean at which a window alerts; at least 1.
+
+    A window that slides on by a minute repeats nearly the same information. So the rate of false alarms depends on how often an
+    alert begins, not on how often it is evaluated. Without a drop, an alert begins this often per length of a window:
+
+        2.0 · z · φ(z) · exp(−1.4 · z · √(2 · interval ⁄ window))
+
+    z·φ(z) is the rate for a mean that slides without steps (Pickands 1969; Leadbetter, Lindgren & Rootzén 1983, 12.2). The last
+    factor corrects for the steps (Siegmund, *Sequential Analysis*, 1985, 8.5: 1.17, not 1.4, if one evaluation is enough). Both
+    numbers come from a simulation of the alerts of ``drops.py``, which fire at the second evaluation and stay on for some time.
+    The rates of all windows and segments add up, even if these are dependent. ``benchmarks/alerts.py`` counts the false alarms.
 
     Args:
+        window_s: length of the window, in s.
         interval_s: seconds between two evaluations.
         every_s: at most one false alarm in this time, in s.
-        shares: number of windows × streams × listed services, and judge checks, that share this rate.
+        shares: number of alert conditions that share this rate, from ``shares_of_false_alarms``.
     """
     lowest, highest = LOWEST_Z, HIGHEST_Z
     for _ in range(_HALVINGS):
         middle = (lowest + highest) / 2
-        begun = BEGUN * middle * _normal.pdf(middle) * exp(-STEPPED * middle * sqrt(2 * (interval_s / window_s)))
-        often = every_s / window_s * begun * shares > 1
-        lowest, highest = (middle, highest) if often else (lowest, middle)
+        begins = BEGUN * middle * _normal.pdf(middle) * exp(-STEPPED * middle * sqrt(2 * (interval_s / window_s)))
+        is_too_often = every_s / window_s * begins * shares > 1
+        lowest, highest = (middle, highest) if is_too_often else (lowest, middle)
     return highest
 
 
@@ -342,7 +348,7 @@ def scores_to_see(
 
     Args:
         drop: distance of the mean below the baseline.
-        null: the baseline minus the tolerated distance.
+        null: mean of the null hypothesis: the baseline minus the tolerated distance.
         tolerated: distance below the baseline that is no drop.
         z: standard errors below ``null`` at which a window alerts.
         baseline_sd: standard deviation of the true mean around its baseline.

@@ -12,7 +12,16 @@ from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.job import STATED, UNKNOWN, Weights
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, AlertNumber, by_label, labels_of, listed, of_metric
+from spanscore.monitoring.alert import (
+    ALL,
+    METRIC_NAME,
+    Alert,
+    AlertNumber,
+    alert_labels,
+    by_label,
+    by_metric,
+    match_metrics,
+)
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Moments,
@@ -31,19 +40,14 @@ from spanscore.protocols import Metric
 
 # --- silence ----------------------------------------------------------------------------------------------------------
 
-# The silence of a service is a recording rule that reads its own last value: each rule run adds the interval if no score came,
-# and yields 0 if one did. So the record outlives the counters, which a store forgets after minutes. Time without rule runs
-# adds 0. The record of a replica continues only while its counters arrive: a replica that has stopped is part of its service's
-# silence.
-
 UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
 """Reasons for missing scores: units arrive unscored, a service is silent, one replica is silent, or no counter exists."""
 EVALUATED = 10
-"""Units due for evaluation, all without a score, that rule out chance."""
+"""Number of units due for evaluation that can hardly all lack a score by chance."""
 EXPECTED = 15
-"""Scores expected during a silence. At 30 an hour, half an hour without a score happens by chance 0.007 times in 30 days."""
+"""Scores expected in a silence that alerts. At 30 an hour, half an hour without a score happens 0.007 times in 30 days."""
 SHORTEST_S, LONGEST_S = 1_800.0, 86_400.0
-"""Shortest and longest silence, in s, after which the alert fires, if it is computed from the scores per hour."""
+"""Shortest and longest silence in s after which the alert fires, unless ``no_scores_after`` is configured."""
 SEEN_S = 300.0
 """Seconds for which a score counts as recent: exporters send once a minute or more often."""
 DAY = "1d"
@@ -57,56 +61,66 @@ REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
 REPLICAS = (*promql.GROUP, promql.INSTANCE)
 
 
-def looked_back(shared: Monitoring) -> float:
+def recent_s(shared: Monitoring) -> float:
     """Return the seconds for which a score counts as recent."""
     return min(*shared.windows, max(4 * shared.interval, SEEN_S))
 
 
-def shortest(shared: Monitoring) -> float:
+def shortest_silence_s(shared: Monitoring) -> float:
     """Return the seconds of silence before which the alert does not fire."""
     return shared.no_scores_after or SHORTEST_S
 
 
-def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
-    """Yield record and expression: the scores per hour of each service and replica, and the seconds since its last score."""
-    there = f"\nand {promql.now(semconv.ELIGIBLE, by=REPLICAS)}"
+def silence_records(shared: Monitoring) -> Iterator[tuple[str, str]]:
+    """Yield record and expression: the scores per hour of each service and replica, and the seconds since its last score.
+
+    The seconds are a recording rule that reads its own last value: each rule run adds the interval, or yields 0 if a score
+    came. So the record outlives the counters, which a store forgets after minutes. Time without rule runs adds nothing. The
+    record of a replica ends with the replica's counters, because a replica that has stopped is part of its service's silence.
+    """
+    has_counters = f"\nand {promql.current(semconv.ELIGIBLE, by=REPLICAS)}"
     of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
-    of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, there)
-    for by, per_hour, silent, memory, remembered in (of_services, of_replicas):
-        now = f"({promql.increase(semconv.SCORED, promql.duration(looked_back(shared)), by=by)} > 0)"
+    of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, has_counters)
+    for by, per_hour, silent, memory, condition in (of_services, of_replicas):
+        now = f"({promql.increase(semconv.SCORED, promql.duration(recent_s(shared)), by=by)} > 0)"
         a_day = promql.increase(semconv.SCORED, DAY, by=by)
-        # Frozen at the value of the last scores, because a rate that falls with the silence would delay the alert, and end it.
-        yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){remembered})"
-        yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
+        # Without new scores the record keeps its value: a rate that fell with the silence would delay the alert, or end it.
+        yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){condition})"
+        yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{condition})"
 
 
-def unscored(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
-    """Return the alert on metrics with ended units and no score; ``inner``: the watched means of inner units."""
+def no_scores_of_units(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
+    """Return the alert on metrics that got units but no score; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
-    by_condition: dict[bool, list[str]] = {}
-    for metric in metrics:
-        by_condition.setdefault(is_conditional(metric), []).append(metric.name)
-    to_score: list[str] = []
-    for conditional, names in by_condition.items():
-        to_score.append(_to_score(window, f"{listed(names)},{promql.POPULATION}", conditional=conditional))
-    to_score += _of_inner(inner, lambda own: _to_score(window, own.matchers, conditional=is_conditional(own.of)))
-    ended = " or ".join(to_score)
-    to_be_scored = f"sum by ({', '.join(promql.GROUP)}) (({ended})\nunless {_hands_over(window)}) >= {EVALUATED}"
+    due = [
+        _units_due(window, f"{match_metrics(names)},{promql.POPULATION}", conditional=conditional)
+        for conditional, names in _names_by(is_conditional, metrics).items()
+    ]
+    due += _of_inner(inner, lambda own: _units_due(window, own.matchers, conditional=is_conditional(own.of)))
+    all_due = f"sum by ({', '.join(promql.GROUP)}) (({' or '.join(due)})\nunless {_delegating(window)}) >= {EVALUATED}"
     return Alert(
         name="SpanscoreNoScores",
-        expression=f"{to_be_scored}\nand {_with_inner(inner, partial(promql.increase, semconv.SCORED, window))} == 0",
-        labels={**labels_of("critical", OF_METRIC, window), "reason": UNSCORED},
-        summary=f"{OF_METRIC} has no scores",
-        text=f"{{count}} units were due for evaluation by {OF_METRIC} over {window}, and none got a score "
+        expression=f"{all_due}\nand {_with_inner(inner, partial(promql.increase, semconv.SCORED, window))} == 0",
+        labels={**alert_labels("critical", METRIC_NAME, window), "reason": UNSCORED},
+        summary=f"{METRIC_NAME} has no scores",
+        text=f"{{count}} units were due for evaluation by {METRIC_NAME} over {window}, and none got a score "
         "({service}). See spanscore.evaluation.outcome of spanscore_evaluations_total.",
     )
 
 
-def _to_score(window: str, where: str, *, conditional: bool) -> str:
+def _names_by(key: Callable[[Metric], bool], metrics: Iterable[Metric]) -> dict[bool, list[str]]:
+    """Return the names of metrics, grouped by a property of the metric."""
+    groups: dict[bool, list[str]] = {}
+    for metric in metrics:
+        groups.setdefault(key(metric), []).append(metric.name)
+    return groups
+
+
+def _units_due(window: str, where: str, *, conditional: bool) -> str:
     """Return the number of ended units of each replica that should have a score."""
     # a condition that never holds has its own alert
-    nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
-    where = f'{where},{label(semconv.OUTCOME)}!~"{nothing}"'
+    excused = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
+    where = f'{where},{label(semconv.OUTCOME)}!~"{excused}"'
     return promql.increase(semconv.EVALUATIONS, window, where, REPLICAS)
 
 
@@ -116,79 +130,84 @@ def _of_inner(inner: Sequence[WatchedMean], query: Callable[[WatchedMean], str])
 
 
 def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> str:
-    """Return a query of all metrics on roots' units and conversations, and of each watched mean of inner units.
+    """Return the union of a query for roots' units and conversations, and the query for each watched mean of inner units.
 
     Args:
         inner: the watched means of inner units.
         query: matchers → PromQL expression.
     """
-    each = [query(""), *_of_inner(inner, lambda own: query(own.matchers))]
-    return f"({' or '.join(each)})" if inner else each[0]
+    queries = [query(""), *_of_inner(inner, lambda own: query(own.matchers))]
+    return f"({' or '.join(queries)})" if inner else queries[0]
 
 
-def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+def no_scores_for_long(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on metrics whose scores stopped or never started."""
-    where = listed(metric.name for metric in metrics)
+    where = match_metrics(metric.name for metric in metrics)
     absent = "\nor ".join(_is_absent(where, service) for service in shared.services or [""])
-    why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: absent}
-    no_score = f"No score of {OF_METRIC} for {{lasting}}"
+    reasons = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: absent}
+    no_score = f"No score of {METRIC_NAME} for {{lasting}}"
     texts = {
         SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer, or no connection. Gone for good? Name the others in "
         "monitoring.services.",
         REPLICA: f"{no_score} from {{{{ $labels.{promql.INSTANCE} }}}}, which still gets units, while others of its service "
         "score ({service}).",
-        ABSENT: f"There is no counter of {OF_METRIC}, and no score has ever come ({{service}}): no scorer, or no connection.",
+        ABSENT: f"There is no counter of {METRIC_NAME}, and no score has ever come ({{service}}): no scorer, or no connection.",
     }
     return Alert(
         name="SpanscoreNoScores",
-        expression=promql.labelled("reason", why),
-        labels=labels_of("critical", OF_METRIC, promql.duration(shortest(shared))),  # the reason is in the expression
-        summary=f"{OF_METRIC} has no scores",
+        expression=promql.label_each("reason", reasons),
+        labels=alert_labels(
+            "critical", METRIC_NAME, promql.duration(shortest_silence_s(shared))
+        ),  # the reason is in the expression
+        summary=f"{METRIC_NAME} has no scores",
         text=f"{by_label('reason', texts)} No other alert on it can fire meanwhile.",
         figures={"rate": AlertNumber(f"{SCORES_PER_HOUR}{{{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
     )
 
 
 def _is_silent_replica(where: str, shared: Monitoring) -> str:
-    least = shortest(shared)
+    """Return the query of replicas that get units but have been silent for too long, while their service is not silent."""
+    least = shortest_silence_s(shared)
     due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
     window = promql.duration(least)  # no longer, because a worker that lost its partitions gets no units
-    units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_hands_over(window)}"
+    units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_delegating(window)}"
     late = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}"
     return f"{late}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
 
 
-def _hands_over(window: str) -> str:
-    """Return the replicas that delegate units to other processes, which then produce the scores."""
-    left = f"{promql.matching({label(semconv.OUTCOME): Outcome.DELEGATED})},{promql.POPULATION}"
-    return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
+def _delegating(window: str) -> str:
+    """Return the query of replicas that delegate units to other processes, which then export the scores."""
+    delegated = f"{promql.matching({label(semconv.OUTCOME): Outcome.DELEGATED})},{promql.POPULATION}"
+    return f"{promql.increase(semconv.EVALUATIONS, window, delegated, REPLICAS)} > 0"
 
 
 def _is_silent(where: str, shared: Monitoring) -> str:
+    """Return the query of services that have been silent for too long."""
     due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
     limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else due
-    return f"{_of(SILENT_SECONDS, where, shared.services)} >= {limit}"
+    return f"{_of_services(SILENT_SECONDS, where, shared.services)} >= {limit}"
 
 
-def _of(counter: str, where: str, services: Sequence[str]) -> str:
-    """Return a series of all services, or of the named ones."""
+def _of_services(counter: str, where: str, services: Sequence[str]) -> str:
+    """Return the selector of a series for these services; for all if none is named."""
     if not services:
         return f"{counter}{{{where}}}" if where else counter
-    named = promql.any_of(services)
+    names = promql.any_of(services)
     # the label of a scrape, and that of remote write, which has the service's namespace as a prefix
-    matchers = (f'service_name=~"{named}"', f'job=~"(.+/)?({named})"')
-    return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{matcher}}}' for matcher in matchers)})"
+    matchers = (f'service_name=~"{names}"', f'job=~"(.+/)?({names})"')
+    selectors = (f"{counter}{{{','.join(filter(None, (where, matcher)))}}}" for matcher in matchers)
+    return f"({' or '.join(selectors)})"
 
 
 def _is_absent(where: str, service: str) -> str:
-    """Return the metrics of a service without scores and without a record of silence; empty name = all services."""
-    named = [service] if service else []
-    here = (_of(SILENT_SECONDS, "", named), _of(series(semconv.SCORED), promql.POPULATION, named))
-    nothing = "".join(f" unless on ({promql.METRIC}) {counter}" for counter in here)
+    """Return the query of metrics of a service without a score and without a record of silence; empty name = all services."""
+    names = [service] if service else []
+    present = (_of_services(SILENT_SECONDS, "", names), _of_services(series(semconv.SCORED), promql.POPULATION, names))
+    unless = "".join(f" unless on ({promql.METRIC}) {counter}" for counter in present)
     every = f"{MIN_SCORES}{{{where}}}"  # the shares of categories have this record, too
     job = f'label_replace({every}, "job", "{promql.replacement(service)}", "", "")' if service else every
-    return f"{job}{nothing}"
+    return f"{job}{unless}"
 
 
 # --- evaluator versions -----------------------------------------------------------------------------------------------
@@ -207,11 +226,11 @@ def refused_evaluator_versions(
         shadows: metrics with their second judges.
         place: key of the configuration with the settings, for messages.
     """
-    beside = {shadow.name: shadow.evaluator_version for shadow in shadows}
+    of_shadows = {shadow.name: shadow.evaluator_version for shadow in shadows}
     for metric in metrics:
         pinned = alerts[metric.name].evaluator_version if metric.name in alerts else None
         if pinned is not None and pinned != metric.evaluator_version:
-            shadow = ", which is its shadow's; no alert reads it" if pinned == beside.get(metric.name) else ""
+            shadow = ", which is its shadow's; no alert reads it" if pinned == of_shadows.get(metric.name) else ""
             yield (
                 f"{place}.{metric.name}.evaluator_version: {pinned!r} is of no configured metric; "
                 f"{metric.name} has {metric.evaluator_version!r}{shadow}"
@@ -219,51 +238,48 @@ def refused_evaluator_versions(
 
 
 WAS = "was"
-"""Label with the most frequent earlier evaluator version."""
+"""Label with the earlier evaluator version that has the most scores."""
 VERSION_MEMORY = "7d"
 """An evaluator version that was written within this time is not new. So a version that pauses over a weekend, and two versions
 that are written by turns, cause no notice.
 """
 
 
-def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
+def new_evaluator_version(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     """Return the notice of an additional, new evaluator version. The notice ends by itself after ``steady_window``."""
     window = steady_window(shared)
     before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
     group = ", ".join(promql.GROUP)
     pinned = f", and .evaluator_version to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}"
-    later = {
-        metric: f" After a week of it set alerts.{OF_METRIC}.baseline to its mean on the dashboard"
+    advice = {
+        metric: f" After a week of it set alerts.{METRIC_NAME}.baseline to its mean on the dashboard"
         f"{pinned if alert.evaluator_version else ''}."
         for metric, alert in settings.items()
         if alert.baseline is not None
     }
-    named = f'label_replace({before}, "{WAS}", "$1", "{promql.EVALUATOR_VERSION}", "(?s)(.*)")'
+    earlier = f'label_replace({before}, "{WAS}", "$1", "{promql.EVALUATOR_VERSION}", "(?s)(.*)")'
     return Alert(
         name="SpanscoreNewEvaluatorVersion",
-        expression=f"({WRITTEN}{{{listed(settings)}}}\nunless on ({', '.join(promql.BY_EVALUATOR)}) {before})\n"
-        f"* on ({group}) group_left ({WAS}) topk by ({group}) (1, {named})",
-        labels=labels_of("info", OF_METRIC, window),
-        summary=f"{OF_METRIC} is scored differently",
-        text=f"{OF_METRIC} has a new evaluator version ({{service}}):{_CHANGES} Its scores cannot be compared with earlier "
-        f"ones: no drop.{of_metric({metric: later.get(metric, '') for metric in settings})} This notice ends by itself "
+        expression=f"({WRITTEN}{{{match_metrics(settings)}}}\nunless on ({', '.join(promql.BY_EVALUATOR)}) {before})\n"
+        f"* on ({group}) group_left ({WAS}) topk by ({group}) (1, {earlier})",
+        labels=alert_labels("info", METRIC_NAME, window),
+        summary=f"{METRIC_NAME} is scored differently",
+        text=f"{METRIC_NAME} has a new evaluator version ({{service}}):{_CHANGES} Its scores cannot be compared with earlier "
+        f"ones: no drop.{by_metric({metric: advice.get(metric, '') for metric in settings})} This notice ends by itself "
         f"after {window}.",
     )
 
 
 _PARTS = r"^([^/]*)/(.*)/([^/]*)\n([^/]*)/(.*)/([^/]*)$"
+"""Pattern of two evaluator versions, ``version/judge/votes``, on two lines; a judge's name may contain slashes."""
 _CHANGES = (
     f'{{{{ printf "%s\\n%s" $labels.{WAS} $labels.{promql.EVALUATOR_VERSION} '
     f'| reReplaceAll "{_PARTS}" " version $1 → $4, judge $2 → $5, votes $3 → $6." }}}}'
 )
-"""Pattern of an evaluator version, ``version/judge/votes``; a judge's name may contain slashes."""
+"""Template of the differences between the earlier and the new evaluator version."""
 
 
 # --- applicability ----------------------------------------------------------------------------------------------------
-
-# y is 1 for a scored unit and 0 for one that is ``not applicable``. A unit whose judge failed is in neither group. So
-# Hájek's share and its interval are those of ``estimates.py``. Because y² = y, the sums of w and w², each split by y, give all
-# five.
 
 ENOUGH: Final = 300
 """Effective sample size that, without a single applicable unit, puts the share below 1 % (95 %), by the rule of three.
@@ -274,7 +290,7 @@ _APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("t
 
 
 class Applicability(NamedTuple):
-    """The share of traffic to which a metric applies.
+    """The share of traffic to which a metric applies, as a mean: y is 1 for a scored unit, and 0 for a ``not applicable`` one.
 
     Attributes:
         share: weighted share among the units that the judge decided, [0, 1].
@@ -291,7 +307,7 @@ class Applicability(NamedTuple):
 
     def __str__(self) -> str:
         digits = 0 if self.share >= 0.1 else 1  # noqa: PLR2004  (whole percents are too coarse)
-        share, low, high = (f"{100 * one:.{digits}f}" for one in (self.share, self.low, self.high))
+        share, low, high = (f"{100 * value:.{digits}f}" for value in (self.share, self.low, self.high))
         missing = f" (undecided for {100 * self.undecided:.0f} % of the sampled units)"
         return f"applies to {share} % of traffic, {low}–{high} %{missing if self.undecided >= WORTH_TELLING else ''}"
 
@@ -306,7 +322,7 @@ def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] =
     return _share(moments(((float(applies), probability) for applies, probability in decided), lost))
 
 
-def applied_so_far(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
+def running_applicability(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
     """Return the share from a scorer's own sums since its start, over all evaluator versions; None without a decision."""
     totals: defaultdict[tuple[str, str], float] = defaultdict(float)
     for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2):
@@ -318,6 +334,7 @@ def applied_so_far(metric: str, sums: ReadSums, lost: Weights) -> Applicability 
         (totals[name, "true"], totals[name, "false"])
         for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
     )
+    # y is 0 or 1, so y² = y
     return _share(Moments(w=w + not_w, wy=w, w2=w2 + not_w2, w2y=w2, w2y2=w2, lost=lost.w, lost2=lost.w2))
 
 
@@ -344,9 +361,9 @@ def never_applies() -> Alert:
     return Alert(
         name="SpanscoreNeverApplies",
         expression=never,
-        labels=labels_of("warning", OF_METRIC, window),
+        labels=alert_labels("warning", METRIC_NAME, window),
         summary="a metric applies to no unit",
-        text=f"The condition of {OF_METRIC} (applies_when) held for none of the units that were judged over {window}, worth "
+        text=f"The condition of {METRIC_NAME} (applies_when) held for none of the units that were judged over {window}, worth "
         f"{{count}} of equal weight ({{service}}): it applies to under {300 / ENOUGH:.0f} % of traffic. Read the "
         "judge's questions with judge.trace, and write the condition in plainer words.",
     )
@@ -357,25 +374,26 @@ def never_applies() -> Alert:
 SPOOL_DEPTH, SPOOL_OLDEST, WORKER_LAG = "spanscore:spool_depth", "spanscore:spool_oldest", "spanscore:worker_lag"
 """Records of a service: jobs in its fullest spool, age of the oldest job in s, uncommitted messages of all partitions."""
 WAITED_S = 3_600.0
-"""Age in s at which a job in a spool alerts; and the time in s over which a backlog must grow."""
+"""Age in s above which the oldest job of a spool alerts, and time in s over which a backlog must grow."""
 BRIEF_S = 900.0
-"""Time in s. A backlog has grown if its minimum over this time exceeds its maximum over an equal time an hour ago. So bursts
-are not growth.
-"""
+"""Seconds. A backlog has grown if its minimum over this time exceeds its maximum over as long a time, ``WAITED_S`` ago."""
 OLD, GROWING = "old", "growing"
 
 _OF_SERVICE = ", ".join(promql.GROUP[1:])
 
 
-def durable_records() -> Iterator[tuple[str, str]]:
-    """Yield record and expression. max: several processes report one spool, and briefly two processes report one partition."""
+def backlog_records() -> Iterator[tuple[str, str]]:
+    """Yield record and expression of each backlog.
+
+    They use ``max``, because several processes report one spool, and two may report one partition for a short time.
+    """
     for name, instrument in ((SPOOL_DEPTH, semconv.SPOOL_DEPTH), (SPOOL_OLDEST, semconv.SPOOL_OLDEST)):
         yield name, f"max by ({_OF_SERVICE}) ({series(instrument)})"
     each = f"max by ({label(semconv.PARTITION)}, {_OF_SERVICE}) ({series(semconv.WORKER_LAG)})"
     yield WORKER_LAG, f"sum by ({_OF_SERVICE}) ({each})"
 
 
-def durable(shared: Monitoring) -> Iterator[Alert]:
+def backlog_alerts(shared: Monitoring) -> Iterator[Alert]:
     """Yield the alerts on a spool and on a worker; without a spool or a worker they cannot fire."""
     window, brief, hour = steady_window(shared), promql.duration(BRIEF_S), promql.duration(WAITED_S)
     waited = f"min_over_time({SPOOL_OLDEST}[{brief}]) > {WAITED_S:g}"
@@ -387,8 +405,8 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
     }
     yield Alert(
         name="SpanscoreSpoolBacklog",
-        expression=promql.labelled("reason", {OLD: waited, GROWING: _has_grown(SPOOL_DEPTH)}),
-        labels=labels_of("warning", ALL, hour),  # the reason is in the expression
+        expression=promql.label_each("reason", {OLD: waited, GROWING: _has_grown(SPOOL_DEPTH)}),
+        labels=alert_labels("warning", ALL, hour),  # the reason is in the expression
         summary="the spool has a backlog: {{ $labels.reason }}",
         text=f"{by_label('reason', texts)} Past spool.max_age they end as expired, past spool.max_bytes as queue_full. Start "
         "another worker on the disk, or lower the rates; `spanscore spool FILE` shows the jobs of each process.",
@@ -396,7 +414,7 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
     yield Alert(
         name="SpanscoreSpoolDeadLetters",
         expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_DEAD_LETTERS)}) > 0",
-        labels=labels_of("warning", ALL, brief),
+        labels=alert_labels("warning", ALL, brief),
         summary="the spool has dead letters",
         text="{count} jobs of the spool are dead letters ({service}): three processes ended while scoring each, or it cannot "
         "be read. They are counted as metric_error; see the worker's log. After the cause is fixed, `spanscore spool FILE "
@@ -405,7 +423,7 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
     yield Alert(
         name="SpanscoreWorkerLagging",
         expression=_has_grown(WORKER_LAG),
-        labels=labels_of("warning", ALL, hour),
+        labels=alert_labels("warning", ALL, hour),
         summary="workers fall behind",
         text=f"{{count}} messages are not committed, more than {hour} ago ({{service}}). Past the "
         "topic's retention they are lost. Add workers, up to its partitions, or lower the rates.",
@@ -413,7 +431,7 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
     yield Alert(
         name="SpanscoreWorkerSkipped",
         expression=f"{promql.increase(semconv.WORKER_SKIPPED, window, by=promql.GROUP[1:])} > 0",
-        labels=labels_of("warning", ALL, window),
+        labels=alert_labels("warning", ALL, window),
         summary="messages are lost",
         text="{count} messages of the topic were deleted before a worker read them, or could not be read, over "
         f"{window} ({{service}}). If the worker's log names an unreadable message, report its error. Otherwise retention is "
@@ -422,6 +440,7 @@ def durable(shared: Monitoring) -> Iterator[Alert]:
 
 
 def _has_grown(recorded: str) -> str:
+    """Return the query of a recorded backlog that has grown over ``WAITED_S``."""
     brief = promql.duration(BRIEF_S)
     before = f"max_over_time({recorded}[{brief}] offset {promql.duration(WAITED_S)})"
     return f"min_over_time({recorded}[{brief}]) > {before}"
@@ -430,35 +449,33 @@ def _has_grown(recorded: str) -> str:
 # --- judges, budgets and lost units -----------------------------------------------------------------------------------
 
 FAILURES = 5
-"""Failed evaluations below which a share of failures is not significant."""
+"""Fewest failed evaluations that alert, because a share of fewer may be chance."""
 AT_REST = 10
-"""Rule runs for which the sums must disagree before the alert fires. One collection reads the counters one after another, so a
-single disagreement means nothing.
-"""
+"""Rule runs for which the sums must disagree before the alert fires: a collection reads the counters one after another."""
 MAX_DECLINED = 0.1
-"""Highest acceptable share of units that the judge declines: these units are not a random sample."""
+"""Share of declined units that alerts: the judged units are then no random sample."""
 OPEN_S = 300.0
 """Seconds for which a breaker must stay open: short outages of providers are normal."""
 BINDING_S, BINDING = 21_600.0, 0.5
 """Seconds for which a budget must remove more than half of the scores, and the corresponding factor on the rates."""
 
 
-def failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
+def judge_failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
     """Return the alert on a judge that fails; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
-    by_weight: dict[bool, list[str]] = {}
-    for metric in metrics:
-        by_weight.setdefault(_is_weighted(metric), []).append(metric.name)
-    shares = [promql.failed_share(window, listed(names), weighted=weighted) for weighted, names in by_weight.items()]
+    shares = [
+        promql.failed_share(window, match_metrics(names), weighted=weighted)
+        for weighted, names in _names_by(_is_weighted, metrics).items()
+    ]
     shares += _of_inner(inner, lambda own: promql.failed_share(window, own.matchers, weighted=_is_weighted(own.of)))
     share = f"({' or '.join(shares)})"
     return Alert(
         name="SpanscoreJudgeFailing",
         expression=f"{share} > {shared.max_failed:g}\n"
         f"and {_with_inner(inner, partial(promql.failures, window))} >= {FAILURES}",
-        labels=labels_of("warning", OF_METRIC, window),
-        summary=f"evaluations of {OF_METRIC} fail",
-        text=f"A share of {{value}} of the evaluations of {OF_METRIC} failed over {window} ({{service}}), more than "
+        labels=alert_labels("warning", METRIC_NAME, window),
+        summary=f"evaluations of {METRIC_NAME} fail",
+        text=f"A share of {{value}} of the evaluations of {METRIC_NAME} failed over {window} ({{service}}), more than "
         f"{shared.max_failed:g}. Their units have no score: the mean covers the rest. Kinds of failure: "
         "spanscore.evaluation.outcome of "
         "spanscore_evaluations_total; why: error.type on the evaluation spans.",
@@ -466,26 +483,26 @@ def failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[Watch
 
 
 def _is_weighted(metric: Metric) -> bool:
-    """Whether the scores of a metric have weights in the sums."""
+    """Return whether the scores of a metric have weights in the sums."""
     return metric.scale.has_quality or bool(metric.scale.categories)
 
 
-def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+def judge_declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on a judge that declines to answer."""
     window = steady_window(shared)
-    share = promql.declined_share(window, listed(metric.name for metric in metrics))
+    share = promql.declined_share(window, match_metrics(metric.name for metric in metrics))
     return Alert(
         name="SpanscoreJudgeDeclining",
         expression=f"{share} >= {MAX_DECLINED:g}\nand {promql.increase(semconv.DECLINED, window)} >= {FAILURES}",
-        labels=labels_of("warning", OF_METRIC, window),
-        summary=f"the judge of {OF_METRIC} declines",
+        labels=alert_labels("warning", METRIC_NAME, window),
+        summary=f"the judge of {METRIC_NAME} declines",
         text=f"The judge, or its provider's filter, declined a share of {{value}} of the questions for "
-        f"{OF_METRIC} over {window} ({{service}}), {MAX_DECLINED:g} or more. The mean covers the others, which are not "
+        f"{METRIC_NAME} over {window} ({{service}}), {MAX_DECLINED:g} or more. The mean covers the others, which are not "
         "random. Use another judge or filter.",
     )
 
 
-def breaker() -> Alert:
+def judge_breaker_open() -> Alert:
     """Return the alert on an account that does not answer."""
     window = promql.duration(OPEN_S)
     own = f"{series(semconv.JUDGE_CIRCUIT_BREAKER_STATE)}{{{promql.POPULATION}}}"
@@ -493,9 +510,9 @@ def breaker() -> Alert:
     by = ", ".join((label(semconv.PROVIDER_NAME), label(semconv.REQUEST_MODEL), *promql.GROUP[1:]))
     return Alert(
         name="SpanscoreJudgeBreakerOpen",
-        # an open breaker between two probes is open, and half-open during a probe
+        # a breaker that probes the account is half-open (1) for a moment, otherwise open (2)
         expression=f"max by ({by}) (min_over_time({own}[{window}])) >= 1",
-        labels=labels_of("warning", ALL, window),
+        labels=alert_labels("warning", ALL, window),
         summary="a judge does not answer",
         text=f"{account} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
         "judge.queue_timeout, and then end as judge_unavailable. If it refuses the key, the model or the account, a "
@@ -504,14 +521,14 @@ def breaker() -> Alert:
     )
 
 
-def binding() -> Alert:
+def budget_binding() -> Alert:
     """Return the alert on a budget that removes most of the scores."""
     window = promql.duration(BINDING_S)
     budget = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{label(semconv.BUDGET_WINDOW)} }}}}"
     return Alert(
         name="SpanscoreBudgetBinding",
         expression=f"max_over_time({promql.LOWEST_FACTOR}[{window}]) < {BINDING:g}\nand {promql.LOWEST_FACTOR} offset {window}",
-        labels=labels_of("warning", ALL, window),
+        labels=alert_labels("warning", ALL, window),
         summary="a budget removes most of the scores",
         text=f"The budget in {budget} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
         "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, "
@@ -529,22 +546,22 @@ REMEDIES: Mapping[str, str] = {
 """Reason for lost units → remedy."""
 
 
-def lost(shared: Monitoring) -> Alert:
+def units_lost(shared: Monitoring) -> Alert:
     """Return the alert on lost units, by reason."""
     window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
     counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
-    grown = (promql.increase(instrument, window, where, promql.GROUP[1:]) for instrument, where in counters)
+    increases = (promql.increase(instrument, window, where, promql.GROUP[1:]) for instrument, where in counters)
     return Alert(
         name="SpanscoreUnitsLost",
-        expression=f"({promql.labelled('reason', dict(zip(REMEDIES, grown, strict=True)))}) > 0",
-        labels=labels_of("warning", ALL, window),  # the reason is in the expression
+        expression=f"({promql.label_each('reason', dict(zip(REMEDIES, increases, strict=True)))}) > 0",
+        labels=alert_labels("warning", ALL, window),  # the reason is in the expression
         summary="units are lost: {{ $labels.reason }}",
         text=f"{{count}} over {window} ({{service}}). {by_label('reason', REMEDIES)}.",
     )
 
 
-def mixed(shared: Monitoring) -> Alert:
+def head_sampling_unknown(shared: Monitoring) -> Alert:
     """Return the alert on a mix of units with and without ``ot=th``, unless the head sampler's share is configured."""
     window = steady_window(shared)
     unknown, stated = (
@@ -554,7 +571,7 @@ def mixed(shared: Monitoring) -> Alert:
     return Alert(
         name="SpanscoreHeadSamplingUnknown",
         expression=f"{unknown}\n/ {stated} > {WORTH_TELLING:g} < {1 / WORTH_TELLING:g}",
-        labels=labels_of("warning", ALL, window),
+        labels=alert_labels("warning", ALL, window),
         summary="units of unknown weight are in the means",
         text=f"{{value}} sampled units without ot=th arrived for each unit with it over {window} ({{service}}). They count as "
         "if no head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
@@ -562,14 +579,14 @@ def mixed(shared: Monitoring) -> Alert:
     )
 
 
-def unaccounted(shared: Monitoring) -> Alert:
+def outcomes_do_not_add_up(shared: Monitoring) -> Alert:
     """Return the alert on units without an outcome."""
     window = promql.duration(AT_REST * shared.interval)
-    seen = f"{promql.UNACCOUNTED}[{window}]"
+    difference = f"{promql.UNACCOUNTED}[{window}]"
     return Alert(
         name="SpanscoreOutcomesDoNotAddUp",
-        expression=f"min_over_time({seen}) > 0\nor max_over_time({seen}) < 0",
-        labels=labels_of("warning", OF_METRIC, window),
+        expression=f"min_over_time({difference}) > 0\nor max_over_time({difference}) < 0",
+        labels=alert_labels("warning", METRIC_NAME, window),
         summary="units are unaccounted for",
         text=f"eligible − outcomes − pending is {{count}} instead of 0, over {window} ({{service}}): that is a "
         "fault of spanscore. Please report it with scorer.status().",

@@ -1,4 +1,4 @@
-"""Paired comparison of two runs of a judge, or of two judges, on the same samples; and the file of a judge's first answers."""
+"""Compares two runs of a judge, or two judges, on the same samples, and keeps the first answers of a judge in a file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ class _BaselineFile(BaseModel):
 
 
 class FirstAnswers:
-    """The first quality by metric, evaluator version and sample, kept in a file across restarts. Blocks for its file.
+    """The quality of a judge's first answer, by metric, evaluator version and sample, in a file that outlives the process.
+
+    Methods block while they read or write the file:
 
     ``{"format": 1, "first": {"faithfulness": {"<evaluator version>": {"<hash of the sample>": 0.75, …}}}}``
 
-    The file contains no text of a sample. Processes may share it: entries in the file win, and it is replaced as a whole.
+    The file contains no text of a sample. Processes may share it: an entry in the file is never changed, and the file is
+    replaced as a whole.
 
     Raises:
         ConfigurationError: the file exists and is not such a file.
@@ -44,23 +47,23 @@ class FirstAnswers:
         return self._first.get(metric, {}).get(evaluator_version, {})
 
     def keep(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
-        """Keep the answers to samples that have no kept answer yet. Never raises.
+        """Keep the answers to samples without an earlier answer. Never raises.
 
         If the file cannot be read or written, that is logged, and the answers are kept in memory.
         """
         try:
-            held = _read(self._path)
-            for name, by_version in held.items():  # another process may have written first
-                for version, kept in by_version.items():
-                    self._add(name, version, kept)
+            in_file = _read(self._path)
+            for name, by_version in in_file.items():  # another process may have written first
+                for version, earlier in by_version.items():
+                    self._add(name, version, earlier)
         except ConfigurationError as error:
             log_once(f"judge check {self._path}", f"{error}: the judge is compared with the first run of this process")
             self._add(metric, evaluator_version, answers)
             return
         self._add(metric, evaluator_version, answers)
-        if held == self._first:
+        if in_file == self._first:
             return
-        try:  # even if another process has overwritten the earlier answers
+        try:
             with whole_file(self._path) as file:
                 file.write(_BaselineFile(first=self._first).model_dump_json(indent=1))
         except OSError as error:
@@ -90,12 +93,6 @@ def _read(path: Path) -> _Answers:
             f"{path} is not a baseline of a judge check: name another file in judge_check.baseline, or remove it to start again"
         ) from None
 
-
-# An unchanged judge may answer differently the second time, but equally often in either direction: of two answers to one
-# question, their order carries no information. So among samples with different answers, ups and downs are fair coin tosses
-# (the sign test; for pass/fail verdicts it is McNemar's, exact: McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2). A judge
-# that has become careless may err in both directions and leave no trace there. So the same test is made for agreement with
-# the label: right at first and wrong now, against the reverse. The smaller p of both counts, doubled for the choice.
 
 ENOUGH = 0.5
 """Share of the samples that must be answered for a run to be compared."""
@@ -151,11 +148,20 @@ class PairedRuns:
 
     @property
     def p(self) -> float:
-        """Upper bound of the probability of as large a change by an unchanged judge, (0, 1]."""
+        """Upper bound of the probability that an unchanged judge changes its answers as much, (0, 1].
+
+        It is the smaller p of two exact sign tests, doubled because there are two:
+
+        - An unchanged judge may answer a question differently, but raises and lowers its answers equally often.
+        - A careless judge may err in both directions equally often. So right answers that became wrong are compared with wrong
+          answers that became right.
+
+        For pass/fail verdicts, the sign test is McNemar's (McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2).
+        """
         return min(1.0, _TESTS * min(sign_test(self.raised, self.lowered), sign_test(self.gained, self.lost)))
 
 
-def paired(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
+def compare_runs(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
     """Return the comparison of a run with the first run. ``samples`` is the number of labelled samples, answered or not."""
     return PairedRuns(
         samples=samples,
@@ -178,24 +184,23 @@ def sign_test(one_way: int, other_way: int) -> float:
 
 def least_turned(below: float) -> int:
     """Return how many answers must change, all in one direction, for a p below ``below``, (0, 1)."""
-    turned = 1
-    while _TESTS * sign_test(turned, 0) >= below:
-        turned += 1
-    return turned
-
-
-# The difference of two means is uncertain if their intervals overlap. In the difference of pairs the variation between
-# units cancels out, so the difference shows whether and by how much the judges differ.
+    changed = 1
+    while _TESTS * sign_test(changed, 0) >= below:
+        changed += 1
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeComparison:
-    """The sums of units with a quality from both judges; ``+`` adds the sums of other units.
+    """The sums of units with a quality from two judges; ``+`` adds the sums of other units.
+
+    The mean difference of pairs is more precise than the difference of two means, because the variation between units cancels
+    out.
 
     Attributes:
         own: sums of the metric's own judge.
         shadow: sums of the second judge.
-        difference: sums of (1 + second − own) / 2, which is in [0, 1] like a quality.
+        difference: sums of (1 + shadow − own) / 2, which is in [0, 1] like a quality.
     """
 
     own: Moments = field(default_factory=Moments)
@@ -212,7 +217,7 @@ class JudgeComparison:
 
     @property
     def gap(self) -> MeanInterval | None:
-        """Mean of second − own with its 95 % interval, each in [−1, 1]; None without pairs."""
+        """Mean of shadow − own with its 95 % interval, each in [−1, 1]; None without pairs."""
         if not self.pairs:
             return None
         ends = (mean(self.difference), *interval(self.difference))
@@ -230,5 +235,5 @@ class JudgeComparison:
 
 def pair(own: float, shadow: float, probability: float | None) -> JudgeComparison:
     """Return the sums of one unit: both qualities, [0, 1], and its sampling probability; None = 1."""
-    share = probability or 1.0
-    return JudgeComparison(*(moments([(y, share)]) for y in (own, shadow, (1.0 + shadow - own) / 2.0)))
+    qualities = (own, shadow, (1.0 + shadow - own) / 2.0)
+    return JudgeComparison(*(moments([(y, probability or 1.0)]) for y in qualities))

@@ -67,11 +67,10 @@ class PrometheusApi:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
                 answer = response.read()
         except urllib.error.HTTPError as error:
-            try:  # Prometheus' own message if there is one, otherwise that of the status
-                words = json.loads(error.read()).get("error")
-            except (ValueError, AttributeError, OSError):
-                words = None
-            raise ConfigurationError(f"{self.url} refused ({error.code}): {words or error.reason}") from None
+            message = None
+            with suppress(ValueError, AttributeError, OSError):  # an answer of another server has no message
+                message = json.loads(error.read()).get("error")
+            raise ConfigurationError(f"{self.url} refused ({error.code}): {message or error.reason}") from None
         except urllib.error.URLError as error:
             raise ConfigurationError(f"no Prometheus answers at {self.url}: {error.reason}; {_HOW}") from None
         except (OSError, HTTPException) as error:  # a timeout while reading, or a lost connection
@@ -80,14 +79,10 @@ class PrometheusApi:
             tree = json.loads(answer)
             if tree["status"] == "success":
                 return [
-                    RangeSeries(dict(each["metric"]), [(float(time), float(value)) for time, value in each["values"]])
-                    for each in tree["data"]["result"]
+                    RangeSeries(dict(entry["metric"]), [(float(time), float(value)) for time, value in entry["values"]])
+                    for entry in tree["data"]["result"]
                 ]
         raise ConfigurationError(f"the server at {self.url} is not a Prometheus; {_HOW}")
-
-
-# The sums are differences of the raw counters per replica, added up. Such sums are exact, unlike ``increase()`` around a
-# restart. The five minutes of a restart, and of a replica's first scores, are left out of all sums.
 
 
 class ScoredEvaluator(NamedTuple):
@@ -98,7 +93,7 @@ class ScoredEvaluator(NamedTuple):
 
 
 History = Mapping[ScoredEvaluator, Mapping[int, Moments]]
-"""Start of five minutes, in seconds since the epoch → sums; spans without scores are left out."""
+"""Metric and version → start of five minutes, seconds since the epoch → sums. Times without scores are left out."""
 
 
 def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[str, str]) -> Iterator[History]:
@@ -135,7 +130,10 @@ def _query_increases(
     end: int,
     step: int,
 ) -> dict[tuple[str, ...], dict[int, dict[str, float]]]:
-    """Return values of labels → start of a step → name → growth of the population's counters in the step.
+    """Return values of labels → start of a step → name → growth of the counters in the step, for the configured judge.
+
+    The growth is the sum of the exact differences of each replica's counter; ``increase()`` is not exact around a restart. The
+    steps of a restart, and of a replica's first scores, have no growth.
 
     Args:
         instruments: pairs of a name and the instrument under it.
@@ -147,16 +145,13 @@ def _query_increases(
     """
     sums: defaultdict[tuple[str, ...], defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for name, instrument in instruments:
-        grown = promql.grown(instrument, promql.duration(step), where, by)
-        for series in api.query_range(grown, start_s=begin + step, end_s=end, step_s=step):
+        growth = promql.exact_increase(instrument, promql.duration(step), where, by)
+        for series in api.query_range(growth, start_s=begin + step, end_s=end, step_s=step):
             steps = sums[tuple(series.labels.get(label, "") for label in by)]
             for time, value in series.points:
                 steps[int(time) - step][name] = value
     return {labels: dict(steps) for labels, steps in sums.items()}
 
-
-# Both releases are counted from the first score of the later one, which is a fixed time: the interval that holds at every
-# look needs sums that grow, not a sliding window.
 
 _LOST: Final = {"lost": semconv.COMPARED_MISSING_WEIGHT, "lost2": semconv.COMPARED_MISSING_WEIGHT2}
 _FINE_S, _COARSE_S = 60, 300
@@ -189,17 +184,20 @@ class ReleaseHistory:
         return sorted(value for value, scores in self.scores.items() if scores.scored)
 
     def pair(self, a: str, b: str) -> ReleasePair:
-        """Return two releases; a release without scores is empty."""
+        """Return two releases, with a note if the start of the comparison moves; a release without scores is empty.
+
+        Both are compared from the first score of the later one. The interval that holds at every look needs a fixed start.
+        """
         first, second = (self.scores.get(value, ReleaseScores(value)) for value in (a, b))
         pair = ReleasePair(first, second, self.end_s)
-        both = pair.a.span_s and pair.b.span_s
-        if not both or self.is_fixed or pair.since_s >= self.begin_s + 2 * self.step_s:
+        have_scores = pair.a.span_s and pair.b.span_s
+        if not have_scores or self.is_fixed or pair.since_s >= self.begin_s + 2 * self.step_s:
             return pair
-        moves = (
+        note = (
             "both have scores from before --since, whose start moves: the interval holds at one look. For one that "
             "holds at every look give --since a time, such as that of the release"
         )
-        return replace(pair, notes=(moves,))
+        return replace(pair, notes=(note,))
 
 
 def read_history(

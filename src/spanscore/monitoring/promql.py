@@ -10,12 +10,6 @@ from spanscore import semconv
 from spanscore.core.score import Outcome
 from spanscore.outputs.instrument_table import INSTRUMENTS, MOMENTS
 
-# OpenTelemetry names → Prometheus names as in the Collector's remote write, so that one query works for scraping and pushing.
-#
-# Dots become underscores. A unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or already in the name.
-# Counters end in ``_total``. No instrument of ours is a gauge of unit ``1``, the only case in which translators differ
-# (``_ratio``). Source: OpenTelemetry specification, *Prometheus and OpenMetrics Compatibility*.
-
 _UNITS = {"1": "", "s": "seconds", "ms": "milliseconds", "By": "bytes"}
 
 
@@ -25,7 +19,13 @@ def label(attribute: str) -> str:
 
 
 def family(name: str, unit: str) -> str:
-    """Return the name of a metric family, without ``_total`` or ``_bucket``."""
+    """Return the name of a metric family, without ``_total`` or ``_bucket``.
+
+    The names are those of the Collector's remote write, so that one query works for scraping and pushing: a unit is spelled out
+    (``s`` → ``_seconds``) unless it is ``1``, in braces or already in the name. Translators differ only for gauges of unit
+    ``1`` (``_ratio``), which spanscore does not have. Source: OpenTelemetry specification, *Prometheus and OpenMetrics
+    Compatibility*.
+    """
     spelled = _UNITS.get(unit, "" if unit.startswith("{") else label(unit))
     base = label(name)
     return f"{base}_{spelled}" if spelled and not base.endswith(f"_{spelled}") else base
@@ -48,20 +48,26 @@ METRIC = label(semconv.EVALUATION_NAME)
 CATEGORY = label(semconv.EVALUATION_SCORE_LABEL)
 """Label with the category of a score, or with ``pass`` or ``fail``."""
 GROUP = (METRIC, "service_name", "job")
-"""Labels of a metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a missing label is empty."""
+"""Labels that separate metrics and services. A scrape sets ``service_name``, remote write ``job``; the other label is empty."""
 EVALUATOR_VERSION = label(semconv.EVALUATOR_VERSION)
 RELEASE = label(semconv.COMPARED)
 """Label of the compared value."""
 BY_EVALUATOR = (*GROUP, EVALUATOR_VERSION)
-"""Labels of an evaluator version (metric version, judge and votes) of a service; scores of two versions are not comparable."""
+"""Labels that separate metrics, services and evaluator versions; scores of two evaluator versions are not comparable."""
 UNACCOUNTED = "spanscore:unaccounted"
-"""Name of the record of ``unaccounted()``."""
+"""Name of the record of ``unaccounted_units()``."""
 INSTANCE = "instance"
 POPULATION = f'{label(semconv.EVALUATION_SOURCE)}=""'
 """Matcher of the scores of the configured judge; scores of a fallback have another source."""
 OWN_SERVICE, OWN_EVALUATOR, OWN = "\nown service", "\nown evaluator", "\nown segment"
-"""Placeholders for matchers of the alert's metric and service; of its evaluator version, too; of its segment, too.
-Prometheus fills in the values when the alert is sent. Each begins with a line break, which no value in a matcher contains."""
+"""Placeholders for the matchers that select the series of an alert, for which Prometheus fills in the values when it sends it:
+
+- ``OWN_SERVICE``: metric and service,
+- ``OWN_EVALUATOR``: metric, service and evaluator version,
+- ``OWN``: metric, service, evaluator version and segment.
+
+Each begins with a line break, which no value in a matcher contains.
+"""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """Name of the record of ``lowest_factor()``."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
@@ -69,21 +75,21 @@ FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.not_attempted)
 """Outcomes of units that this process did not try to score, for ``=~``."""
 _OF_SOURCES = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
-"""Instruments of which only the configured judge's sums are read. Outcomes are read for all units, so that they add up; units
-of any source may lack a score."""
+"""Instruments of which only the sums of the configured judge are read."""
 _OF_UNITS = frozenset(
     {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.MISSING_WEIGHT, semconv.MISSING_WEIGHT2}
 )
-"""Counts of units, of every source except sources that judge the same units again, other units, or no units."""
-_BESIDE = (
+"""Counts of sampled units, which are read for the configured judge and its fallback, so that outcomes add up."""
+_OTHER_SOURCES = (
     semconv.SOURCE_JUDGE_CHECK,
     semconv.SOURCE_FEEDBACK,
     semconv.SOURCE_EXTERNAL,
     semconv.SOURCE_SHADOW,
     semconv.SOURCE_INNER,
 )
-_NOT_BESIDE = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_BESIDE)}"'
-"""Matcher of sampled units: those of the configured judge and of a fallback."""
+"""Sources that score the same units again, other units, or no units."""
+_SAMPLED = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_OTHER_SOURCES)}"'
+"""Matcher of the configured judge and its fallback."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _DURATION_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -110,7 +116,7 @@ def replacement(text: str) -> str:
     return text.replace("$", "$$").translate(_ESCAPES)
 
 
-def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
+def current(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return the present value of an instrument per group; for a counter, since its processes started."""
     return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(_of_source(instrument, where))})"
 
@@ -121,34 +127,34 @@ def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = 
     Scores are those of the configured judge; units count once, even if another source judges them again. Prometheus
     extrapolates at the window's ends: means are right, because their sums share the error, but counts are not exact.
     """
-    return f"sum by ({', '.join(by)}) ({grown_in(instrument, window, where)})"
+    return f"sum by ({', '.join(by)}) ({increase_of_each(instrument, window, where)})"
 
 
-def grown_in(instrument: str, window: str, where: str = "") -> str:
+def increase_of_each(instrument: str, window: str, where: str = "") -> str:
     """Return the increase of each counter of an instrument in the window, with all labels."""
     return f"increase({series(instrument)}{_where(_of_source(instrument, where))}[{window}])"
 
 
-def labelled(name: str, expressions: Mapping[str, str]) -> str:
+def label_each(name: str, expressions: Mapping[str, str]) -> str:
     """Return the union of expressions; each gets its key as the value of label ``name``."""
     return "\nor ".join(
         f'label_replace({expression}, "{name}", "{value}", "", "")' for value, expression in expressions.items()
     )
 
 
-def population(instrument: str, where: str = "") -> str:
-    """Return the counters of an instrument that the estimates use."""
+def population_series(instrument: str, where: str = "") -> str:
+    """Return the selector of an instrument's counters for the configured judge, which estimates use."""
     return series(instrument) + _where(_of_population(where))
 
 
-def grown(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
-    """Return the increase of the counters in a step per group: each counter's difference, without counters that restarted."""
-    counter = population(instrument, where)
+def exact_increase(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
+    """Return the increase of the counters in a step per group, not extrapolated, without counters that restarted."""
+    counter = population_series(instrument, where)
     return f"sum by ({', '.join(by)}) ({counter} - {counter} offset {step} >= 0)"
 
 
 def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
-    """Return sums that are computed from the counters.
+    """Return a function from an instrument to its increase in a window, per group.
 
     Args:
         window: ``1h``, or a dashboard's ``$__range``.
@@ -164,7 +170,7 @@ ONES: Final = {
     semconv.WEIGHT2_QUALITY: semconv.WEIGHT2,
     semconv.WEIGHT2_QUALITY2: semconv.WEIGHT2,
 }
-"""Sum of an indicator → the same sum of the units with 1: y is 0 or 1, so that Σwy is the Σw of these units."""
+"""Sum with y → sum without y that equals it over the units with y = 1, if y is 0 or 1: Σwy is the Σw of these units."""
 
 
 def missing_share(window: str, where: str = "") -> str:
@@ -194,24 +200,26 @@ def failures(window: str, where: str = "") -> str:
 
 def declined_share(window: str, where: str = "") -> str:
     """Return the share of the evaluations sent to a judge that the judge declined, [0, 1]."""
-    asked = _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"'))))
-    return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
+    attempted = _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"'))))
+    return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, attempted)})"
 
 
 def lowest_factor() -> str:
-    """Return each budget's factor on the sampling rates; of several replicas, the lowest factor."""
+    """Return the factor by which each budget multiplies the sampling rates, the lowest of all replicas."""
     by = (label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW), *GROUP)
     return f"min by ({', '.join(by)}) ({series(semconv.BUDGET_FACTOR)})"
 
 
-def unaccounted(where: str = "") -> str:
+def unaccounted_units(where: str = "") -> str:
     """Return eligible − Σ outcomes − pending per metric: 0 if nothing was lost, in each process and in their sum."""
-    eligible, ended, pending = (now(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING))
+    eligible, ended, pending = (
+        current(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING)
+    )
     return f"{eligible} - {ended} - {pending}"
 
 
 def _of_failures(where: str) -> str:
-    """Return the matchers of failed evaluations, of the source in the matchers or the configured judge."""
+    """Return matchers with that of failed evaluations; without a matcher of the source, of the configured judge."""
     return _of_population(",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"'))))
 
 
@@ -221,12 +229,12 @@ def _of_population(where: str) -> str:
 
 
 def _of_source(instrument: str, where: str) -> str:
-    """Return ``where`` with the matcher of the sources that an instrument is read for."""
+    """Return matchers with that of the sources for which an instrument is read, unless they have a matcher of the source."""
     if instrument in _OF_SOURCES:
         return _of_population(where)
     if instrument not in _OF_UNITS or label(semconv.EVALUATION_SOURCE) in where:
         return where
-    return ",".join(filter(None, (where, _NOT_BESIDE)))
+    return ",".join(filter(None, (where, _SAMPLED)))
 
 
 def _where(matchers: str) -> str:

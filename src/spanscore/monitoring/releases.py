@@ -1,4 +1,4 @@
-"""Comparison of two releases on the same traffic: sums, an interval that holds at every look, and the verdict."""
+"""Compares two releases on the same traffic: the difference of a metric's means, an interval valid at every look, a verdict."""
 
 from __future__ import annotations
 
@@ -24,15 +24,10 @@ from spanscore.monitoring.estimates import (
     missing_share,
     n_eff,
     standard_error,
-    unseen,
+    unseen_bounds,
 )
 
 # --- same traffic ----------------------------------------------------------------------------------------------------
-
-# ``matched`` makes the quarter-hour sums of two releases comparable: each hour has equal weight in both, and the squares are
-# multiplied by the design effect, the number of dependent scores that have the information of one independent score.
-# w = 1 / sampling probability of a unit; y = its quality. docs/explanation/intervals.md has the formulas and their sources;
-# ``benchmarks/compare.py`` counts how often the interval of these sums does not contain the true difference.
 
 BLOCK_S: Final = 900
 """Length of a block, in s."""
@@ -61,10 +56,16 @@ class MatchedSums(NamedTuple):
     design_effect: float
 
 
-def matched(a: Blocks, b: Blocks) -> MatchedSums:
-    """Return the sums of two releases over the same traffic. If the releases share no hour, all sums are empty.
+def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
+    """Return comparable sums of two releases. If the releases share no hour, all sums are empty.
 
-    The blocks of both releases are counted from the same moment.
+    Each hour gets the same weight in both, and the squares are multiplied by the design effect. docs/explanation/intervals.md
+    has the formulas and their sources. ``benchmarks/compare.py`` counts how often the interval of these sums does not contain
+    the true difference.
+
+    Args:
+        a: blocks of the first release.
+        b: blocks of the second release, counted from the same moment.
     """
     hours_a, hours_b = _by_hour(a), _by_hour(b)
     hours = {}
@@ -78,11 +79,11 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
     residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
     independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
-    deff = _design_effect(residuals, independent)
-    of_a, of_b = (
-        replace(sums, w2=deff * sums.w2, w2y=deff * sums.w2y, w2y2=deff * sums.w2y2) for sums in (sums_a, sums_b)
+    factor = _design_effect(residuals, independent)
+    inflated_a, inflated_b = (
+        replace(sums, w2=factor * sums.w2, w2y=factor * sums.w2y, w2y2=factor * sums.w2y2) for sums in (sums_a, sums_b)
     )
-    return MatchedSums(of_a, of_b, len(residuals), deff)
+    return MatchedSums(inflated_a, inflated_b, len(residuals), factor)
 
 
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
@@ -95,6 +96,7 @@ def _by_hour(blocks: Blocks) -> dict[int, Moments]:
 
 
 def _weigh_sums(sums: Moments, share: float) -> Moments:
+    """Return the sums after each weight was multiplied by ``share``."""
     square = share * share
     return Moments(sums.n, share * sums.w, share * sums.wy, square * sums.w2, square * sums.w2y, square * sums.w2y2)
 
@@ -135,24 +137,8 @@ def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
 
 # --- interval at every look ------------------------------------------------------------------------------------------
 
-# People watch a release. At one look per minute, an interval of 95 % will sometimes exclude the true difference. The interval
-# of ``at_every_look`` covers the difference at all looks together with probability ``level``, for any number of looks and any
-# rule for stopping.
-#
-# S = Σw(y − μ), the scores of one side minus those of the other, is a martingale with variance V = Σw²(y − μ)². So for any λ,
-# exp(λS − λ²V ⁄ 2) is a martingale too, asymptotically. Mixed over normal λ of variance ρ² it is
-#
-#     (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
-#
-# which ever exceeds 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
-# ρ²V))). Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of
-# Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums come from ``matched`` (means within hours,
-# V from quarters of an hour). V also includes two assumed scores of each release, because at a mean near 1 few scores contain
-# no failure yet. Both are as far from the mean as the farther of the worst and the best unseen score (``unseen``).
-# ``benchmarks/compare.py`` counts how often the interval misses.
-
 LEAST_BLOCKS = 10
-"""Quarters of an hour that the first interval needs: fewer do not show how scores repeat each other."""
+"""Quarters of an hour that the first interval needs: fewer do not show how dependent the scores are."""
 LEAST_SCORES = 20
 """Effective scores of either side that the first interval needs, because the interval is asymptotic. With two assumed scores it
 held from this number on, in every cell of the benchmark."""
@@ -167,9 +153,23 @@ _HALVINGS = 50
 
 
 def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
-    """Return the difference of the means, b − a, with the interval that holds at every look.
+    """Return the difference of the means, b − a, [−1, 1], with an interval that is valid at every look.
 
-    Range: [−1, 1]. Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``; the mean is NaN without a shared hour.
+    Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``; the mean is NaN without a shared hour.
+
+    If people look once a minute, a usual interval of 95 % will sometimes exclude the true difference. This interval covers it
+    at all looks together with probability ``level``, for any number of looks and any rule for stopping:
+
+    S = Σw(y − μ), the scores of one side minus those of the other, is a martingale with variance V = Σw²(y − μ)². So for any λ,
+    exp(λS − λ²V ⁄ 2) is a martingale too, asymptotically. Mixed over normal λ of variance ρ² it is
+
+        (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
+
+    which ever exceeds 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 + ρ²V))).
+    Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of Statistics* 52,
+        2024,
+    theorem 2.2), with Robbins' normal mixture (1970). V includes two assumed scores of each release (``_squared_error``),
+    because at a mean near 1 few scores contain no failure yet.
     """
     a, b, blocks, _ = sums
     middle = mean(b) - mean(a)
@@ -182,35 +182,37 @@ def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
 
 
 def _squared_error(sums: Moments) -> float:
-    """Return the squared standard error of a mean, with the two assumed scores included."""
-    worst, best = unseen(sums)
+    """Return the squared standard error of a mean, with two assumed scores included.
+
+    Both are as far from the mean as the farther of the worst and the best unseen score.
+    """
+    worst, best = unseen_bounds(sums)
     distance = max(mean(sums) - worst, best - mean(sums))
     return standard_error(sums) ** 2 + _UNSEEN * (sums.w2 / n_eff(sums)) * distance**2 / sums.w**2
 
 
 def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
-    """Return the difference of the means, b − a, with the narrower interval that holds at one look, chosen beforehand.
+    """Return the difference of the means, b − a, with the narrower interval that is valid at one look, chosen beforehand.
 
-    Dashboards compute it in PromQL (``integrations/grafana/formulas.py``).
-
-    The intervals of both means are squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
+    Dashboards compute it in PromQL, too (``integrations/grafana/formulas.py``). The distances of the ends of both intervals
+    from their means are squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
     """
-    of_a, of_b, middle = interval(a, level=level), interval(b, level=level), mean(b) - mean(a)
-    below = hypot(mean(b) - of_b.low, of_a.high - mean(a))
-    above = hypot(of_b.high - mean(b), mean(a) - of_a.low)
+    in_a, in_b, middle = interval(a, level=level), interval(b, level=level), mean(b) - mean(a)
+    below = hypot(mean(b) - in_b.low, in_a.high - mean(a))
+    above = hypot(in_b.high - mean(b), mean(a) - in_a.low)
     return MeanInterval(middle, max(-1.0, middle - below), min(1.0, middle + above))
 
 
 def bounds_with_unscored(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
     """Return the bounds of the difference for any scores of the units without a score of the configured judge.
 
-    The bounds hold at every look, [−1, 1]; infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
+    The bounds are valid at every look, [−1, 1]; infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
     """
-    worst, best = (
-        matched({number: of_a(sums) for number, sums in a.items()}, {number: of_b(sums) for number, sums in b.items()})
-        for of_a, of_b in ((if_best, if_worst), (if_worst, if_best))
+    best_a, worst_a, best_b, worst_b = (
+        {number: fill(sums) for number, sums in side.items()} for side in (a, b) for fill in (if_best, if_worst)
     )
-    return Interval(at_every_look(worst, level=level).low, at_every_look(best, level=level).high)
+    low = at_every_look(match_traffic(best_a, worst_b), level=level).low
+    return Interval(low, at_every_look(match_traffic(worst_a, best_b), level=level).high)
 
 
 def seconds_until(condition: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
@@ -241,9 +243,8 @@ def seconds_until(condition: Callable[[MatchedSums], bool], sums: MatchedSums, s
 
 # --- comparison ------------------------------------------------------------------------------------------------------
 
-_MINUTE_S: Final = 60.0
-_HOUR_S: Final = 3_600.0
-_DAY_S: Final = 86_400.0
+_UNITS: Final = ((60.0, "minutes"), (3_600.0, "hours"), (86_400.0, "days"))
+"""Units of a forecast with their lengths in s."""
 
 
 class ReleaseVerdict(StrEnum):
@@ -308,7 +309,7 @@ class ReleaseComparison:
     @cached_property
     def sums(self) -> MatchedSums:
         """Sums of both releases over the same hours."""
-        return matched(self.a.blocks, self.b.blocks)
+        return match_traffic(self.a.blocks, self.b.blocks)
 
     @cached_property
     def scores(self) -> tuple[float, float]:
@@ -355,12 +356,12 @@ class ReleaseComparison:
     def seconds_left(self) -> float | None:
         """Seconds until the verdict if traffic and difference stay; None if over 30 days, or if no forecast is possible."""
 
-        def decided(sums: MatchedSums) -> bool:
+        def is_decided(sums: MatchedSums) -> bool:
             return _verdict(at_every_look(sums, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
 
         if self.verdict is not ReleaseVerdict.UNDECIDED:
             return 0.0
-        return seconds_until(decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
+        return seconds_until(is_decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
 
     def __str__(self) -> str:
         unscored = []
@@ -435,10 +436,8 @@ class ReleaseComparison:
     def _forecast(self) -> str:
         left = self.seconds_left
         if left is not None:
-            time = f"{max(1.0, left / _MINUTE_S):.0f} minutes"
-            for unit, size in (("hours", _HOUR_S), ("days", _DAY_S)):
-                time = f"{left / size:.0f} {unit}" if left >= 2 * size else time
-            return f"some {time} more at this traffic should decide it"
+            size, unit = max((step for step in _UNITS if left >= 2 * step[0]), default=_UNITS[0])
+            return f"some {max(1.0, left / size):.0f} {unit} more at this traffic should decide it"
         if self.obstacle:
             return self.obstacle
         return "at this traffic that takes over 30 days: set a larger --tolerance, or raise the sampling rate"
@@ -460,7 +459,7 @@ _QUIET_S: Final = 900
 """Seconds by which a release's last score may be older than the other's while the release still counts as having traffic."""
 
 Steps: TypeAlias = Mapping[int, Moments]
-"""Start of a step, in seconds since the epoch → the sums of its scores. A step is a time of 1 or 5 min within one block."""
+"""Start of a step, in seconds since the epoch → the sums of its scores. A step of 1 or 5 minutes is within one block."""
 
 
 @dataclass(frozen=True)
@@ -484,18 +483,18 @@ class ReleaseScores:
         return (min(starts), max(starts)) if starts else None
 
     def release(self, metric: str, evaluator_versions: Iterable[str], pair: ReleasePair) -> Release:
-        """Return one metric's side of a comparison.
+        """Return one side of the comparison of a metric, with the scores of some evaluator versions.
 
-        It has the scores of these evaluator versions in the whole blocks of the pair's common time.
+        Only whole blocks since the common start of the pair are included.
         """
-        since_s, whole = pair.since_s, (pair.end_s - pair.since_s) // BLOCK_S
+        since_s, count = pair.since_s, (pair.end_s - pair.since_s) // BLOCK_S
         blocks: defaultdict[int, Moments] = defaultdict(Moments)
         scored = self.scored.get(metric, {})
         of_versions = (scored[version] for version in evaluator_versions if version in scored)
         for steps in (*of_versions, self.lost.get(metric, {})):
             for start, sums in steps.items():
                 number = (start - since_s) // BLOCK_S
-                if 0 <= number < whole:
+                if 0 <= number < count:
                     blocks[number] += sums
         return Release(self.name, blocks)
 
@@ -529,7 +528,7 @@ class ReleasePair:
         return earliest if earliest and last[earliest] < max(last.values()) - _QUIET_S else ""
 
 
-def compared(
+def compare_releases(
     metrics: Iterable[str],
     pair: ReleasePair,
     *,
@@ -551,7 +550,7 @@ def compared(
             {version: n_eff(sum(steps.values(), Moments())) for version, steps in side.scored.get(metric, {}).items()}
             for side in (a, b)
         )
-        evaluator_versions = of_a.keys() | of_b.keys() if across_evaluator_versions else _in_common(of_a, of_b)
+        evaluator_versions = of_a.keys() | of_b.keys() if across_evaluator_versions else _common_version(of_a, of_b)
         left_out = (of_a.keys() | of_b.keys()) - evaluator_versions
         yield ReleaseComparison(
             metric=metric,
@@ -562,13 +561,15 @@ def compared(
             obstacle=_obstacle(pair, of_a, of_b, evaluator_versions),
             tolerance=tolerance,
             level=level,
-            notes=(f"of evaluator version {_listed(evaluator_versions)} only; {_listed(left_out)} left out",)
+            notes=(
+                f"of evaluator version {_list_versions(evaluator_versions)} only; {_list_versions(left_out)} left out",
+            )
             if evaluator_versions and left_out
             else (),
         )
 
 
-def _in_common(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
+def _common_version(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
     """Return the evaluator version with the most scores in both; empty if they have none in common."""
     both = sorted(a.keys() & b.keys())
     return {max(both, key=lambda version: min(a[version], b[version]))} if both else set()
@@ -583,12 +584,12 @@ def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float],
     if unscored:
         return f"no scores yet from {' and '.join(unscored)}"
     if not evaluator_versions:
-        difference = (
-            f"{pair.a.name} was scored as {_listed(a)} and {pair.b.name} as {_listed(b)}, which cannot be compared"
+        return (
+            f"{pair.a.name} was scored as {_list_versions(a)} and {pair.b.name} as {_list_versions(b)}, which cannot be "
+            "compared: score both with the same metric version and judge"
         )
-        return f"{difference}: score both with the same metric version and judge"
     return f"{pair.ended} has no traffic any more" if pair.ended else ""
 
 
-def _listed(evaluator_versions: Iterable[str]) -> str:
+def _list_versions(evaluator_versions: Iterable[str]) -> str:
     return ", ".join(version or "an unknown evaluator version" for version in sorted(evaluator_versions))

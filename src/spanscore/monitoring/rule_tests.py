@@ -1,7 +1,7 @@
-"""Unit tests for promtool: each alert must fire on the traffic that it is for, and no alert on good traffic.
+"""Makes unit tests of the alerts for promtool: each alert must fire on the traffic that it is for, and none on good traffic.
 
-The traffic is artificial: 1,000 units per evaluation and stream, all with one mean. A test reads firing alerts from
-``ALERTS``.
+The traffic is artificial: 1,000 units per evaluation and segment, all with one mean. A test reads the firing alerts from
+Prometheus' series ``ALERTS``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.printable import parse_duration
 from spanscore.core.score import Outcome, Scale
 from spanscore.monitoring import health, promql
-from spanscore.monitoring.alert import ALL, FOR_INTERVALS, AlertScope, streams_of
+from spanscore.monitoring.alert import ALL, FOR_INTERVALS, AlertScope, scopes_of
 from spanscore.monitoring.baselines import DAY_S, hour_of_week
-from spanscore.monitoring.drops import KEPT, DropPlan
+from spanscore.monitoring.drops import KEEP_DIVISOR, DropPlan
 from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
@@ -27,9 +27,9 @@ from spanscore.monitoring.watched_means import WatchedMean, means_of_roots
 from spanscore.outputs.aggregates import is_conditional
 
 STEPS: Final = 2 * health.AT_REST + FOR_INTERVALS
-"""Number of evaluations after which every alert has held for long enough."""
+"""Number of evaluations in a usual test, after which each tested alert fires."""
 MOST_STEPS: Final = 2_000
-"""Evaluations above which a test of hours takes promtool minutes."""
+"""Most evaluations of a test that needs hours of traffic; a longer one, which would take minutes, is left out."""
 _JOB: Final = "bot"
 _DROP: Final = "SpanscoreQualityDrop"
 _RISE: Final = "SpanscoreShareRise"
@@ -41,7 +41,7 @@ SPREAD = 0.04
 WORST_VARIANCE = 0.25
 """Highest possible variance of scores between 0 and 1."""
 SOME_STEPS = 400
-"""Evaluations of a test that the file contains once for each metric with such a baseline."""
+"""Most evaluations of a test that exists once for each metric with a baseline that varies with time."""
 SWING = (0.9, 0.85, 0.8, 0.85)
 """Hourly means of a metric with an offset baseline."""
 _WEIGHT, _WEIGHT2 = semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2
@@ -54,10 +54,10 @@ class RuleTest(NamedTuple):
     Attributes:
         name: the tested promise.
         traffic: series and their values, in promtool's notation.
-        fires: labels of each alert that fires, including its name.
-        steps: number of evaluations before promtool compares.
-        of: regular expression of the alert names that promtool compares.
-        more: further expressions → labels and values that each must return at the end.
+        fires: labels of each alert that must fire, including its name.
+        steps: number of evaluations before the check.
+        of: regular expression of the names of the checked alerts; other alerts may fire.
+        more: further PromQL expression → labels and values that it must return at the check.
     """
 
     name: str
@@ -113,26 +113,25 @@ def series_of(instrument: str, labels: Mapping[str, str]) -> str:
 
 
 class _Traffic:
-    """The counters of one service, for each test."""
+    """Makes the tests that need counters of all watched means: the traffic of one service."""
 
     def __init__(self, plans: Sequence[DropPlan], watched: Sequence[WatchedMean], shared: Monitoring) -> None:
         self._plans, self._watched, self._shared = plans, watched, shared
         self._first = steady_window(shared)
-        self._streams = streams_of(shared)[1:] or streams_of(shared)
+        self._scopes = scopes_of(shared)[1:] or scopes_of(shared)  # the segments make up all units
         self._means = {mean.subject: mean for mean in watched}
         self._of_roots = [*means_of_roots(watched)]
-        # a mean of each scale, kind of units and settings, for tests of hours: promtool evaluates every rule at every step
-        self._each_kind = [*{f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in watched}.values()]
+        # One mean per scale, kind of units and settings, for long tests, because promtool evaluates every rule at every step.
+        self._examples = [*{f"{mean.of.scale} {mean.inner} {mean.settings}": mean for mean in watched}.values()]
 
     def cases(self) -> Iterator[RuleTest]:
-        yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])
+        """Yield all tests of the traffic."""
+        yield RuleTest("good traffic is quiet", self._all(scopes=self._scopes), [])
         yield from self._drops()
         levels = {name: self._lowest(name) for name, mean in self._means.items() if not mean.settings.baseline}
         low = {name: level / 2 for name, level in levels.items() if level}
         if low:
-            yield RuleTest(
-                "a mean below its threshold is seen", self._all(low, streams=self._streams), self._below(low)
-            )
+            yield RuleTest("a mean below its threshold is seen", self._all(low, scopes=self._scopes), self._below(low))
         failing = self._each("SpanscoreJudgeFailing", self._watched, window=self._first)
         yield RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
         declining = failing + self._each("SpanscoreJudgeDeclining", self._of_roots, window=self._first)
@@ -142,16 +141,16 @@ class _Traffic:
         yield RuleTest("lost units are seen", self._all(lost=1), reasons)
         mixed = {"alertname": "SpanscoreHeadSamplingUnknown", "metric": ALL, "window": self._first}
         yield RuleTest("units of unknown weight are seen", self._all(unknown=UNITS), [mixed])
-        mute = self._each("SpanscoreNoScores", self._watched, window=self._first, reason=health.UNSCORED)
-        yield RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
+        unscored = self._each("SpanscoreNoScores", self._watched, window=self._first, reason=health.UNSCORED)
+        yield RuleTest("evaluations without a score are seen", self._all(scored=False), unscored)
         yield self._silence()
-        yield from self._changed()
-        long = promql.duration(health.shortest(self._shared))
-        absent = self._each("SpanscoreNoScores", self._of_roots, window=long, reason=health.ABSENT)
+        yield from self._new_version()
+        silence = promql.duration(health.shortest_silence_s(self._shared))
+        absent = self._each("SpanscoreNoScores", self._of_roots, window=silence, reason=health.ABSENT)
         yield RuleTest("nothing at all is seen", iter(()), absent)
-        yield self._away(absent)
+        yield self._open_breaker(absent)
         if health.BINDING_S / self._shared.interval <= MOST_STEPS:
-            yield self._binding(absent)
+            yield self._binding_budget(absent)
         yield _lost_messages(self._shared, absent)
         if health.WAITED_S / self._shared.interval <= MOST_STEPS:
             yield _backlog(self._shared.interval)
@@ -165,30 +164,33 @@ class _Traffic:
         plans = [plan for plan in self._plans if not plan.baseline.is_recorded]
         if plans:
             drops = {plan.watched.subject: max(0.0, plan.baseline.level - _fall(plan)) for plan in plans}
-            dropped = self._dropped([*drops]) + self._below(drops)
-            windows = len(self._shared.windows)  # each window must detect the drop of each stream
-            streams = [
-                ({promql.METRIC: self._means[stream.pop("metric")].name, **stream}, windows)
-                for stream in self._streamed([*drops])
+            dropped = self._drop_alerts([*drops]) + self._below(drops)
+            windows = len(self._shared.windows)  # each window must detect the drop of each scope
+            detected = [
+                ({promql.METRIC: self._means[labels.pop("metric")].name, **labels}, windows)
+                for labels in self._by_scope([*drops])
             ]
-            seen = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": streams}
-            low = self._all(drops, streams=self._streams)
-            yield RuleTest("a drop is seen in every window and segment", low, dropped, more=seen)
+            more_checks = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": detected}
+            low = self._all(drops, scopes=self._scopes)
+            yield RuleTest("a drop is seen in every window and segment", low, dropped, more=more_checks)
             # the judge changes, and the scores of the new judge are as far below the baseline as a drop
             more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
             traffic = [*self._in_turn({}, drops, more, {promql.EVALUATOR_VERSION: "another"})]
             yield RuleTest("lower scores of another judge are not a drop", traffic, [], STEPS + more, of=_CHANGES)
             # the shortest window is good again; of the longest, most is still of the drop
             shortest, longest = min(self._shared.windows), max(self._shared.windows)
-            more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
+            more = ceil((shortest + longest / KEEP_DIVISOR) / self._shared.interval) + STEPS // 4
             traffic = [*self._in_turn(drops, {}, more, {"instance": "another"})]
             yield RuleTest("a drop that is over no longer alerts", traffic, [], STEPS + more, of=_CHANGES)
         for plan in self._plans:
             if plan.baseline.is_recorded:
-                yield from self._recorded(plan)
+                yield from self._varying_baseline(plan)
 
-    def _away(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """A breaker that is open or half-open at every collection, and a breaker that closes now and then."""
+    def _open_breaker(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
+        """Return a test with a breaker that is open or half-open at every collection, and one that closes now and then.
+
+        ``absent`` are the alerts on missing counters, which fire too.
+        """
         steps = ceil(health.OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
@@ -199,13 +201,16 @@ class _Traffic:
         fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(health.OPEN_S)}
         return RuleTest("a judge that does not answer is seen", breakers, [fires, *absent], steps)
 
-    def _binding(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """A budget that binds for long enough, one that binds with pauses, and one that has only begun to bind."""
-        steps, bound = ceil(health.BINDING_S / self._shared.interval) + STEPS, f"{health.BINDING / 2:g}"
+    def _binding_budget(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
+        """Return a test with a budget that binds for long enough, one that binds with pauses, and one that has just begun to.
+
+        ``absent`` are the alerts on missing counters, which fire too.
+        """
+        steps, factor = ceil(health.BINDING_S / self._shared.interval) + STEPS, f"{health.BINDING / 2:g}"
         factors = {
-            "1h": f"{bound}x{steps}",
-            "2h": f"{bound}x{steps // 2} 1 {bound}x{steps}",
-            "3h": f"_x{STEPS} {bound}x{steps}",
+            "1h": f"{factor}x{steps}",
+            "2h": f"{factor}x{steps // 2} 1 {factor}x{steps}",
+            "3h": f"_x{STEPS} {factor}x{steps}",
         }
         budgets = [
             _series(semconv.BUDGET_FACTOR, {label(semconv.BUDGET_WINDOW): window}, values)
@@ -215,11 +220,11 @@ class _Traffic:
         return RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
     def _silence(self) -> RuleTest:
-        """A service that stops scoring, with its counters gone; and a replica that stops scoring while it still gets units."""
+        """Return a test with a service whose counters end, and a replica that stops scoring while it still gets units."""
         interval = self._shared.interval
         by_rate = health.EXPECTED * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
-        due = max(health.shortest(self._shared), by_rate)
-        steps = STEPS + ceil((due + health.looked_back(self._shared)) / interval) + FOR_INTERVALS
+        due = max(health.shortest_silence_s(self._shared), by_rate)
+        steps = STEPS + ceil((due + health.recent_s(self._shared)) / interval) + FOR_INTERVALS
         grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"
         replicas = {  # units, and scores
             ("lives", "a"): (grows, grows),
@@ -228,30 +233,29 @@ class _Traffic:
         }
         traffic = [
             _series(counter, {**mean.labels, "job": job, promql.INSTANCE: instance}, values)
-            for mean, ((job, instance), both) in product(self._of_roots, replicas.items())
-            for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), both, strict=True)
+            for mean, ((job, instance), counts) in product(self._of_roots, replicas.items())
+            for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), counts, strict=True)
         ]
-        window, reasons = promql.duration(health.shortest(self._shared)), (health.SILENT, health.REPLICA)
+        window, reasons = promql.duration(health.shortest_silence_s(self._shared)), (health.SILENT, health.REPLICA)
         fires = [
             alert
-            for why in reasons
-            for alert in self._each("SpanscoreNoScores", self._of_roots, window=window, reason=why)
+            for reason in reasons
+            for alert in self._each("SpanscoreNoScores", self._of_roots, window=window, reason=reason)
         ]
         return RuleTest("silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores")
 
-    def _changed(self) -> Iterator[RuleTest]:
-        """An evaluator version that replaces one of long standing; the notice ends by itself."""
+    def _new_version(self) -> Iterator[RuleTest]:
+        """Yield tests with an evaluator version that replaces an old one, and of the end of the notice about it."""
         interval, window = self._shared.interval, parse_duration(self._first)
         before, notice_steps = STEPS + ceil(window / interval), FOR_INTERVALS + 2
         over = before + ceil(window / interval) + notice_steps
         grows = f"0+{UNITS}x{over}"
         values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
         traffic = [
-            _series(semconv.SCORED, {**mean.labels, promql.EVALUATOR_VERSION: version}, grown)
-            for mean, (version, grown) in product(self._each_kind, values.items())
+            _series(semconv.SCORED, {**mean.labels, promql.EVALUATOR_VERSION: version}, counts)
+            for mean, (version, counts) in product(self._examples, values.items())
         ]
-        of_kinds = [*means_of_roots(self._each_kind)]
-        notices = self._each("SpanscoreNewEvaluatorVersion", of_kinds, window=self._first)
+        notices = self._each("SpanscoreNewEvaluatorVersion", [*means_of_roots(self._examples)], window=self._first)
         of = f"SpanscoreNewEvaluatorVersion|{_CHANGES}"
         yield RuleTest("another judge is announced", traffic, notices, before + notice_steps, of)
         yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
@@ -259,23 +263,28 @@ class _Traffic:
     def _in_turn(
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
     ) -> Iterator[Mapping[str, str]]:
-        """Yield the sums of processes, then of their successors: metric → mean, a good mean if none is given."""
-        for watched in self._each_kind:
+        """Yield the sums of a process with the means ``before``, then for ``more`` evaluations of a process with those
+        ``after``.
+
+        Both map a metric to its mean; a missing metric has a good mean. ``changed`` are other labels of the second process.
+        """
+        for watched in self._examples:
             good = self._good(watched.subject)
             yield from self._scores(watched, before.get(watched.subject, good), UNITS)
             for score in self._scores(watched, after.get(watched.subject, good), UNITS, changed):
                 yield {**score, "values": f"_x{STEPS} {score['values'].rpartition('x')[0]}x{more}"}
 
     def _each(self, alert: str, means: Sequence[WatchedMean], **labels: str) -> list[dict[str, str]]:
+        """Return the labels of an alert that fires for each of these means."""
         return [{"alertname": alert, "metric": mean.subject, **labels} for mean in means]
 
-    def _streamed(self, metrics: Sequence[str], **labels: str) -> list[dict[str, str]]:
+    def _by_scope(self, metrics: Sequence[str], **labels: str) -> list[dict[str, str]]:
         return [
-            {**labels, "metric": metric, **({SEGMENT: stream.name} if stream.key else {})}
-            for metric, stream in product(metrics, streams_of(self._shared))
+            {**labels, "metric": metric, **({SEGMENT: scope.name} if scope.key else {})}
+            for metric, scope in product(metrics, scopes_of(self._shared))
         ]
 
-    def _dropped(self, metrics: Sequence[str]) -> list[dict[str, str]]:
+    def _drop_alerts(self, metrics: Sequence[str]) -> list[dict[str, str]]:
         return self._alert_labels(metrics, _DROP, _RISE)
 
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
@@ -287,9 +296,9 @@ class _Traffic:
     ) -> list[dict[str, str]]:
         """Return the labels of the alerts on metrics: ``of_share`` for a metric whose alerts watch a share."""
         return [
-            {"alertname": of_share if self._means[name].category else of_quality, **stream}
+            {"alertname": of_share if self._means[name].category else of_quality, **of_scope}
             for name in metrics
-            for stream in self._streamed([name], **labels)
+            for of_scope in self._by_scope([name], **labels)
         ]
 
     def _lowest(self, metric: str) -> float:
@@ -307,9 +316,20 @@ class _Traffic:
         scored: bool = True,
         missing: int = 0,
         declined: float = 0.0,
-        streams: Sequence[AlertScope] = (AlertScope(),),
+        scopes: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
-        """Yield the values of all counters; ``streams``: segments with scores."""
+        """Yield the values of all counters of good traffic, unless an argument changes them.
+
+        Args:
+            means: metric → its mean; other metrics have a good mean.
+            failed: share of failed evaluations.
+            lost: units per evaluation that are lost for each reason.
+            unknown: units per evaluation with an unknown share of a head sampler.
+            scored: whether units get scores.
+            missing: eligible units per evaluation without an outcome.
+            declined: share of units that the judge declines.
+            scopes: segments with scores.
+        """
         for watched in self._watched:
             name = watched.labels
             failures = {**name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
@@ -327,13 +347,14 @@ class _Traffic:
             yield _series(semconv.PENDING, name, f"0x{STEPS}")
             mean = (means or {}).get(watched.subject, self._good(watched.subject))
             units = UNITS * (1 - failed) if scored else 0
-            yield from self._scores(watched, mean, units, streams=streams)
+            yield from self._scores(watched, mean, units, scopes=scopes)
         yield _counter(semconv.CAPTURE_REFUSED, {}, lost)
         yield _counter(semconv.HOLD_LOST, {}, lost)
         yield _counter(semconv.HEAD_SAMPLING, {"reason": STATED}, UNITS)
         yield _counter(semconv.HEAD_SAMPLING, {"reason": UNKNOWN}, unknown)
 
     def _good(self, metric: str) -> float:
+        """Return a mean on which no alert of a metric fires."""
         normal = [plan.baseline.highest for plan in self._plans if plan.watched.subject == metric]
         return max(*normal, self._lowest(metric) or 0.5, 0.0)
 
@@ -343,44 +364,48 @@ class _Traffic:
         mean: float,
         units: float,
         labels: Mapping[str, str] | None = None,
-        streams: Sequence[AlertScope] = (AlertScope(),),
+        scopes: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
         """Yield the sums of each segment, for the watched evaluator version unless the labels name another."""
         own = {**watched.labels, **_version(watched), **(labels or {})}
-        for stream in streams:
+        for scope in scopes:
             for instrument, score, rate in _rates(watched, mean, units):
-                yield _counter(instrument, {**own, **score, **stream.labels}, rate)
+                yield _counter(instrument, {**own, **score, **scope.labels}, rate)
 
-    def _recorded(self, plan: DropPlan) -> Iterator[RuleTest]:
-        """Normal means at each time, and then lower ones, for a baseline that varies with time."""
+    def _varying_baseline(self, plan: DropPlan) -> Iterator[RuleTest]:
+        """Yield a test with normal means, and one with a drop at the end, for a baseline that varies with time."""
         interval, name = self._shared.interval, plan.watched.subject
-        windows = _watched(plan, self._shared)
+        windows = _testable_windows(plan, self._shared)
         if not windows:
             return
-        less_for = ceil(max(windows) / interval) + FOR_INTERVALS
-        steps = ceil(plan.baseline.offset_s / interval) + less_for + STEPS
+        drop_steps = ceil(max(windows) / interval) + FOR_INTERVALS
+        steps = ceil(plan.baseline.offset_s / interval) + drop_steps + STEPS
         normal = [_normal(plan, (step - 0.5) * interval) for step in range(1, steps + 1)]
-        fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
-        less = self._changing(plan.watched, normal[:-less_for] + fallen[-less_for:])
-        fires = self._dropped([name])
-        usual = self._changing(plan.watched, normal)
-        yield RuleTest(f"{name}: a normal mean at this time", usual, [], steps, of=_CHANGES)
-        yield RuleTest(f"{name}: a mean below normal at this time", less, fires, steps, of=_CHANGES)
+        low = [max(0.0, mean - _fall(plan)) for mean in normal]
+        dropped = self._changing(plan.watched, normal[:-drop_steps] + low[-drop_steps:])
+        steady = self._changing(plan.watched, normal)
+        yield RuleTest(f"{name}: a normal mean at this time", steady, [], steps, of=_CHANGES)
+        yield RuleTest(
+            f"{name}: a mean below normal at this time", dropped, self._drop_alerts([name]), steps, of=_CHANGES
+        )
 
     def _changing(self, watched: WatchedMean, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric with a different mean at each evaluation."""
         own = {**watched.labels, **_version(watched)}
-        for stream in self._streams:
+        for scope in self._scopes:
             by_mean = {mean: [*_rates(watched, mean, UNITS)] for mean in means}
             for place, (instrument, score, _) in enumerate(by_mean[means[0]]):
                 rates = [by_mean[mean][place][2] for mean in means]
-                yield _series(instrument, {**own, **score, **stream.labels}, _growing(rates))
+                yield _series(instrument, {**own, **score, **scope.labels}, _growing(rates))
 
 
 def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-    """Messages that a worker skipped, and dead letters; ``absent``: alerts on absent scores, which fire too."""
+    """Return a test with messages that a worker skipped, and with dead letters.
+
+    ``absent`` are the alerts on missing counters, which fire too.
+    """
     lost = {"alertname": "SpanscoreWorkerSkipped", "metric": ALL, "window": steady_window(shared)}
-    aside = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(health.BRIEF_S)}
+    dead_letters = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(health.BRIEF_S)}
     traffic = {
         (semconv.SPOOL_DEAD_LETTERS, "poisoned"): f"0 2x{STEPS}",
         (semconv.SPOOL_DEAD_LETTERS, "clean"): f"0x{STEPS}",
@@ -388,11 +413,11 @@ def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> R
         (semconv.WORKER_SKIPPED, "whole"): f"7x{STEPS}",
     }
     name = "lost messages and dead letters are seen"
-    return RuleTest(name, _series_by_job(traffic), [lost, aside, *absent])
+    return RuleTest(name, _series_by_job(traffic), [lost, dead_letters, *absent])
 
 
 def _backlog(interval_s: float) -> RuleTest:
-    """Services with a backlog that grows, is old, or comes and goes."""
+    """Return a test with services whose backlogs grow, are old, or come and go."""
     steps = ceil((health.WAITED_S + 2 * health.BRIEF_S) / interval_s) + STEPS
     swings = " ".join(["0 9000 90"] * steps)
     traffic = {
@@ -403,9 +428,10 @@ def _backlog(interval_s: float) -> RuleTest:
         (semconv.WORKER_LAG, "grows"): f"0+10x{steps}",
         (semconv.WORKER_LAG, "swings"): swings,
     }
-    seen = {"metric": ALL, "window": promql.duration(health.WAITED_S)}
-    spool = ({"alertname": "SpanscoreSpoolBacklog", **seen, "reason": why} for why in (health.OLD, health.GROWING))
-    fires = [*spool, {"alertname": "SpanscoreWorkerLagging", **seen}]
+    labels = {"metric": ALL, "window": promql.duration(health.WAITED_S)}
+    reasons = (health.OLD, health.GROWING)
+    spool = ({"alertname": "SpanscoreSpoolBacklog", **labels, "reason": reason} for reason in reasons)
+    fires = [*spool, {"alertname": "SpanscoreWorkerLagging", **labels}]
     of = "SpanscoreSpoolBacklog|SpanscoreWorkerLagging"
     return RuleTest("a backlog is seen", _series_by_job(traffic), fires, steps, of)
 
@@ -415,9 +441,9 @@ def _series_by_job(values: Mapping[tuple[str, str], str]) -> Iterator[dict[str, 
 
 
 def _never_applied() -> RuleTest:
-    """A condition that never held, a condition that sometimes held, and two conditions with too few judged units."""
+    """Return a test with a condition that never held, one that sometimes held, and two with too few judged units."""
     many = health.ENOUGH
-    grows = {  # job → Σw and Σw² of units without the condition, Σw and Σw² of units with it, per evaluation
+    increases = {  # job → Σw and Σw² of units without the condition, Σw and Σw² of units with it, per evaluation
         "never": (many, many, 0, 0),
         "sometimes": (many, many, 1, 1),
         "few": (1, 1, 0, 0),
@@ -426,7 +452,7 @@ def _never_applied() -> RuleTest:
     columns = [(name, answer) for answer in ("false", "true") for name in (_WEIGHT, _WEIGHT2)]
     traffic = [
         _series(name, {**_CONDITIONAL, label(semconv.APPLICABLE): answer, "job": job}, f"0+{step}x{STEPS}")
-        for job, steps in grows.items()
+        for job, steps in increases.items()
         for (name, answer), step in zip(columns, steps, strict=True)
     ]
     fires = {"alertname": "SpanscoreNeverApplies", "metric": "refunds", "window": promql.duration(health.WINDOW_S)}
@@ -434,23 +460,24 @@ def _never_applied() -> RuleTest:
 
 
 def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:
-    """A judge that has changed, one that has not, and one with three replicas that seems to have changed."""
-    seen = {("bot", "a"): plan.below / 2, ("steady", "a"): 1.0, **{("many", one): plan.below / 2 for one in "abc"}}
-    name = {
+    """Return a test with a changed judge, an unchanged one, and one whose p is small only in each of three replicas."""
+    low = plan.below / 2
+    p_values = {("bot", "a"): low, ("steady", "a"): 1.0, **{("many", replica): low for replica in "abc"}}
+    labels = {
         promql.METRIC: plan.metric,
         label(semconv.EVALUATION_SOURCE): semconv.SOURCE_JUDGE_CHECK,
         promql.EVALUATOR_VERSION: "1",
     }
     traffic = [
-        _series(semconv.JUDGE_CHECK_P, {**name, "job": job, promql.INSTANCE: instance}, f"{p:g}x{STEPS}")
-        for (job, instance), p in seen.items()
+        _series(semconv.JUDGE_CHECK_P, {**labels, "job": job, promql.INSTANCE: instance}, f"{p:g}x{STEPS}")
+        for (job, instance), p in p_values.items()
     ]
     fires = {"alertname": "SpanscoreJudgeChanged", "metric": plan.metric, "window": promql.duration(plan.every_s)}
     return RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of="SpanscoreJudgeChanged")
 
 
 _Rate: TypeAlias = tuple[str, Mapping[str, str], float]
-"""Instrument, its label of the score, and its growth per evaluation."""
+"""An instrument, the score's label on its series, and the growth of the series per evaluation."""
 
 
 def _version(watched: WatchedMean) -> Mapping[str, str]:
@@ -476,20 +503,20 @@ def _rates_of_categories(scale: Scale, watched: WatchedMean, mean: float, units:
     low = watched.category or next(iter(scale.bad), scale.categories[0])
     other = next(word for word in scale.categories if word != low and (watched.category or word not in scale.bad))
     for category, share in ((low, 1 - mean), (other, mean)):
-        of = {promql.CATEGORY: category}
-        yield semconv.SCORED, of, units * share
+        labels = {promql.CATEGORY: category}
+        yield semconv.SCORED, labels, units * share
         quality = scale.quality(category)
         if quality is not None:
-            yield from _rates_of_weights(of, units * share, quality, quality)
+            yield from _rates_of_weights(labels, units * share, quality, quality)
             continue
-        for power in (semconv.WEIGHT, semconv.WEIGHT2):
-            yield power, of, units * share
+        for instrument in (semconv.WEIGHT, semconv.WEIGHT2):
+            yield instrument, labels, units * share
 
 
 def _rates_of_weights(score: Mapping[str, str], units: float, mean: float, square: float) -> Iterator[_Rate]:
-    for power in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
-        yield power, score, units
-        yield f"{power}.quality", score, units * mean
+    for instrument in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
+        yield instrument, score, units
+        yield f"{instrument}.quality", score, units * mean
     yield semconv.WEIGHT2_QUALITY2, score, units * square
 
 
@@ -503,8 +530,8 @@ def _growing(rates: Sequence[float]) -> str:
     return " ".join([*stretches, f"{total:.12g}"])
 
 
-def _watched(plan: DropPlan, shared: Monitoring) -> Sequence[float]:
-    """Return the windows for which a test can wait, because a window returns no result before it is full."""
+def _testable_windows(plan: DropPlan, shared: Monitoring) -> Sequence[float]:
+    """Return the windows that are full within ``SOME_STEPS``; a window has no result before it is full."""
     most = SOME_STEPS * shared.interval
     if plan.baseline.offset_s:  # an offset baseline needs a second full window
         return shared.windows if plan.baseline.offset_s + max(shared.windows) <= most else []
@@ -520,9 +547,9 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 
 def _fall(plan: DropPlan) -> float:
     """Return a distance below the normal quality that is certainly detected as a drop."""
-    clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
-    stray = plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
-    return plan.tolerated + plan.watched.settings.least_change + stray
+    of_bursts = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
+    variation = plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + of_bursts)
+    return plan.tolerated + plan.watched.settings.least_change + variation
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:
@@ -531,4 +558,5 @@ def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str
 
 
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:
+    """Return a counter that grows by ``step`` per evaluation."""
     return _series(instrument, labels, f"0+{step:.9g}x{STEPS}")

@@ -1,4 +1,4 @@
-"""Writes the alerts as files for Prometheus, Alertmanager, Grafana and Kubernetes."""
+"""Collects all alerts, and writes them as files for Prometheus, Alertmanager, Grafana and Kubernetes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,21 @@ from spanscore.monitoring.alert import (
     WITHOUT_UNITS,
     Alert,
     AlertNumber,
-    filled,
+    by_metric,
+    fill_template,
     literal,
-    of_metric,
 )
 from spanscore.monitoring.calibration import calibrations_of, corrected_records, refuse_unknown
-from spanscore.monitoring.drops import DropPlan, above_max, drop, least_of, plan_records, plans_of, rise, threshold
+from spanscore.monitoring.drops import (
+    DropPlan,
+    least_of,
+    plan_records,
+    plans_of,
+    quality_below_threshold,
+    quality_drop,
+    share_above_max,
+    share_rise,
+)
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans, judge_check_records
 from spanscore.monitoring.recorded import MAX_SHARE, MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
@@ -51,62 +60,67 @@ def alerts_of(
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[Alert]:
-    """Return all alerts, on drops, thresholds, judges, silence, accounts, budgets and backlogs. Each covers all metrics.
+    """Return all alerts: on drops, thresholds, judges, silence, accounts, budgets and backlogs. One alert covers all metrics.
 
-    The alert on a condition that never holds is left out if no metric has a condition.
+    An alert that could never fire is left out, such as the one on conditions if no metric has a condition.
     """
     metrics = [mean.of for mean in means_of_roots(means)]
     inner = means_of_inner_units(means)
     settings = {mean.subject: mean.settings for mean in means}
     shares = {mean.name: mean.settings for mean in means if mean.category}
-    of_units = WITHOUT_UNITS if inner else ""  # dashboards show metrics of roots
+    without_units = WITHOUT_UNITS if inner else ""  # links lead to dashboards, which show metrics without inner units
     of_metrics = [
-        *drop(plans, shared, judge_checks),
-        *threshold(means, shared),
-        health.failing(metrics, shared, inner),
-        health.declining(metrics, shared),
-        health.unscored(metrics, shared, inner),
-        health.silent(metrics, shared),
-        health.changed({mean.metric: mean.settings for mean in means_of_roots(means)}, shared),
+        *quality_drop(plans, shared, judge_checks),
+        *quality_below_threshold(means, shared),
+        health.judge_failing(metrics, shared, inner),
+        health.judge_declining(metrics, shared),
+        health.no_scores_of_units(metrics, shared, inner),
+        health.no_scores_for_long(metrics, shared),
+        health.new_evaluator_version({mean.metric: mean.settings for mean in means_of_roots(means)}, shared),
         *([judge_changed(judge_checks)] if judge_checks else []),
     ]
-    of_shares = [*rise(plans, shared), *above_max(means, shared)]
+    of_shares = [*share_rise(plans, shared), *share_above_max(means, shared)]
     return [
-        *(_owned(alert, settings, f"$labels.{promql.METRIC}{of_units}") for alert in of_metrics),
-        *(_owned(alert, shares, METRIC_OF_SHARE + of_units) for alert in of_shares),
-        health.breaker(),
-        health.binding(),
-        health.lost(shared),
-        health.mixed(shared),
-        *health.durable(shared),
+        *(_apply_settings(alert, settings, f"$labels.{promql.METRIC}{without_units}") for alert in of_metrics),
+        *(_apply_settings(alert, shares, METRIC_OF_SHARE + without_units) for alert in of_shares),
+        health.judge_breaker_open(),
+        health.budget_binding(),
+        health.units_lost(shared),
+        health.head_sampling_unknown(shared),
+        *health.backlog_alerts(shared),
         *([health.never_applies()] if any(map(is_conditional, metrics)) else []),
-        health.unaccounted(shared),
+        health.outcomes_do_not_add_up(shared),
     ]
 
 
-def _owned(alert: Alert, settings: Mapping[str, AlertSettings], metric: str) -> Alert:
-    """Return the alert with the labels and the runbook of its metric's settings; ``metric``: as in ``Alert``."""
+def _apply_settings(alert: Alert, settings: Mapping[str, AlertSettings], metric: str) -> Alert:
+    """Return the alert with the labels and runbooks that are configured for each metric.
+
+    Args:
+        settings: metric → its alert settings.
+        metric: template expression of the metric's name, as in ``Alert``.
+    """
     names = dict.fromkeys(name for own in settings.values() for name in own.labels)
     labels = {
-        name: of_metric({metric: literal(own.labels.get(name, "")) for metric, own in settings.items()})
-        for name in names
+        name: by_metric({key: literal(own.labels.get(name, "")) for key, own in settings.items()}) for name in names
     }
-    runbook = of_metric({metric: literal(own.runbook or "") for metric, own in settings.items()})
+    runbook = by_metric({key: literal(own.runbook or "") for key, own in settings.items()})
     return replace(alert, labels={**alert.labels, **labels}, metric=metric, runbook=runbook)
 
 
-# Links of an alert to the dashboard of the metric, service and time, to the traces, and to the runbook.
+# --- links of an alert ------------------------------------------------------------------------------------------------
 
 SERVICE = '{{ or $labels.job "$__all" | urlquery }}'
-"""Value of the label by which dashboards separate services; for an alert without a service, all of them."""
+"""Template of the value by which dashboards select a service; for an alert without a service, all services."""
 BEFORE = 2
-"""Number of windows that a link shows: the window of the alert, and the window before it."""
+"""Number of windows that a linked dashboard shows: the window of the alert, and the window before it."""
 
 
 def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
-    """Return annotation → address for the configured links; an address is a template, with ``{from}`` and ``{to}`` open.
+    """Return annotation → address of each configured link: dashboard, traces, runbook.
 
-    The address of an alert over all metrics has no ``{metric}`` parameter.
+    An address is a template in which ``{from}`` and ``{to}`` are not yet filled. For an alert over all metrics it has no
+    parameter with ``{metric}``: an empty variable would show an empty dashboard, and without it the default applies.
     """
     is_general = alert.labels.get("metric", ALL) == ALL
     metric = "" if is_general else f"{{{{ {alert.metric} | urlquery }}}}"
@@ -114,16 +128,15 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
     links = {}
     for name, url in (("dashboard_url", shared.dashboard_url), ("trace_url", shared.trace_url)):
         if url:
-            # an empty variable would show an empty dashboard; without it the default applies
-            address = _NOTHING_ASKED.sub("", _PARAMETER.sub("", url)) if is_general else url
+            address = _EMPTY_QUERY.sub("", _PARAMETER.sub("", url)) if is_general else url
             links[name] = "".join(parts[part] if part in parts else literal(part) for part in _PARTS.split(address))
     return links | ({"runbook_url": alert.runbook} if alert.runbook else {})
 
 
 def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
-    """Return ``{from}`` and ``{to}``: Unix times in milliseconds, from before the alert's window until now.
+    """Return the figures ``from`` and ``to`` of links: Unix times in ms, from before the alert's window until now.
 
-    An alert without a window has its own figure ``from``.
+    An alert without the label ``window`` has a figure ``from`` of its own.
     """
     now = {"to": AlertNumber("1000 * time()", "%.0f")}
     if "window" not in alert.labels:
@@ -134,17 +147,19 @@ def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
 
 _PARTS = re.compile(r"(\{(?:metric|service|from|to)\})")
 _PARAMETER = re.compile(r"(?<=[?&])[^&#]*\{metric\}[^&#]*&?")
-_NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
+_EMPTY_QUERY = re.compile(r"[?&]+(?=#|$)")
 
+
+# --- YAML -------------------------------------------------------------------------------------------------------------
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's dumper writes the same in a tenth of the time; a PyYAML that was built without libyaml lacks it."""
+"""libyaml's dumper, which needs a tenth of the time; a PyYAML without libyaml lacks it."""
 
 _MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
 
 
-BRIEF = 120
-"""Characters up to which a mapping of texts, such as labels, is written in one line."""
+LONGEST_LINE = 120
+"""Most characters of a mapping of texts, such as labels, that is written in one line."""
 
 
 class _Literal(_Dumper):  # type: ignore[misc, valid-type]  # one of two classes
@@ -159,7 +174,7 @@ class _Literal(_Dumper):  # type: ignore[misc, valid-type]  # one of two classes
 
     def represent_tree(self, tree: dict[str, Any]) -> yaml.Node:
         node: yaml.MappingNode = self.represent_mapping("tag:yaml.org,2002:map", tree.items())
-        node.flow_style = all(isinstance(text, str) for text in tree.values()) and len(str(tree)) <= BRIEF
+        node.flow_style = all(isinstance(text, str) for text in tree.values()) and len(str(tree)) <= LONGEST_LINE
         return node
 
 
@@ -172,9 +187,7 @@ def as_yaml(tree: Any) -> str:
     return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-# Each rule queries A (the alert's expression), reduces it to B, and fires on C, because A returns only faulty series. The mean
-# and its error are recorded by Prometheus, so the rule file must be loaded there too. No data means that no series is
-# faulty; missing scores have a separate alert.
+# --- alert rules of Grafana -------------------------------------------------------------------------------------------
 
 DATASOURCE = "prometheus"
 """The uid of the data source, as in integrations/grafana/provisioning/datasources."""
@@ -182,45 +195,49 @@ EXPRESSION = "__expr__"
 STEP_S = 10
 """Grafana evaluates at multiples of this number of seconds."""
 _TITLED = ("window", "reason")
-EVERYTHING = -1e9
-"""A threshold that every value exceeds, because A returns only faulty series."""
+BELOW_ALL = -1e9
+"""A threshold that every value exceeds."""
 GRAFANA_SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
 
 
-def provisioned(found: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
-    """Return the content of a file below ``provisioning/alerting``."""
+def provision_grafana(alerts: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
+    """Return the content of a file below Grafana's ``provisioning/alerting``.
+
+    Each rule has three steps: A is the alert's query, which returns only faulty series, B its last value, and C a condition
+    that is always true. No data means that no series is faulty; missing scores have an alert of their own. The queries read
+    records of the Prometheus rules, so that file must be loaded, too.
+    """
     interval = STEP_S * ceil(shared.interval / STEP_S)
     group = {"orgId": 1, "name": "spanscore", "folder": "spanscore", "interval": promql.duration(interval)}
-    return {"apiVersion": 1, "groups": [{**group, "rules": [_rule(alert, shared) for alert in found]}]}
+    return {"apiVersion": 1, "groups": [{**group, "rules": [_grafana_rule(alert, shared) for alert in alerts]}]}
 
 
-def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
+def _grafana_rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     title = " ".join(
         [alert.name, *(value for name, value in alert.labels.items() if name in _TITLED and "{" not in value)]
     )
     templates = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
     text = "".join(templates.values())
-    every = {**alert.figures, **times_of(alert)}
-    figures = {name: figure for name, figure in every.items() if f"{{{name}}}" in text}
+    all_figures = {**alert.figures, **times_of(alert)}
+    figures = {name: figure for name, figure in all_figures.items() if f"{{{name}}}" in text}
     parts = {
         "value": '{{ printf "%.3g" $values.B.Value }}',
         "count": '{{ printf "%.0f" $values.B.Value }}',
         "lasting": "{{ humanizeDuration $values.B.Value }}",
         "service": f"service {GRAFANA_SERVICE}",
     }
-    steps = [_query("A", alert.expression), _reduced("B", "A")]
-    condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
+    steps = [_query("A", alert.expression), _reduce("B", "A")]
+    condition = {"evaluator": {"type": "gt", "params": [BELOW_ALL]}}
     steps.append(_step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition]))
     for name, figure in figures.items():
         value = f"{name}_value"
         expression = figure.expression
-        for own in (promql.OWN, promql.OWN_EVALUATOR, promql.OWN_SERVICE):
-            # query all services: Grafana selects the value with the alert's own labels
-            expression = expression.replace(f",{own}", "").replace(own, "")
-        steps += [_query(name, expression), _reduced(value, name)]
-        # Grafana uses NaN for an absent value; the text then stays empty
-        known = f"{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}"
-        parts[name] = f"{{{{ with $values.{value} }}}}{known}{{{{ end }}}}"
+        for placeholder in _OWN_LABELS:  # without matchers: Grafana selects the value with the alert's own labels
+            expression = expression.replace(f",{placeholder}", "").replace(placeholder, "")
+        steps += [_query(name, expression), _reduce(value, name)]
+        # Grafana uses NaN for an absent value, which is not equal to itself; the text then stays empty
+        present = f"{{{{ if eq .Value .Value }}}}{figure.template('.Value')}{{{{ end }}}}"
+        parts[name] = f"{{{{ with $values.{value} }}}}{present}{{{{ end }}}}"
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
         "title": title,
@@ -230,7 +247,7 @@ def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         "execErrState": "Error",
         "for": promql.duration(FOR_INTERVALS * shared.interval),
         **({"keepFiringFor": promql.duration(alert.keep_s)} if alert.keep_s else {}),
-        "annotations": {name: filled(template, parts) for name, template in templates.items()},
+        "annotations": {name: fill_template(template, parts) for name, template in templates.items()},
         "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads $$ as $
         "isPaused": False,
     }
@@ -240,26 +257,25 @@ def _query(ref: str, expression: str) -> dict[str, Any]:
     return _step(ref, DATASOURCE, "prometheus", expr=expression, instant=True, range=False)
 
 
-def _reduced(ref: str, of: str) -> dict[str, Any]:
+def _reduce(ref: str, of: str) -> dict[str, Any]:
     return _step(ref, EXPRESSION, EXPRESSION, type="reduce", expression=of, reducer="last")
 
 
 def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
-    whole = {"refId": ref, "datasource": {"type": kind, "uid": source}, **model}
-    return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
+    model = {"refId": ref, "datasource": {"type": kind, "uid": source}, **model}
+    return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": model}
 
 
-# The written files, and the command that checks each:
-#
-# prometheus/spanscore.rules.yml         promtool check rules
-# prometheus/spanscore.rules_test.yml    promtool test rules
-# alertmanager/alertmanager.yml          amtool check-config
-# grafana/alerting/spanscore.yaml        for alerting in Grafana instead, by queries of the rules' records
+# --- the files --------------------------------------------------------------------------------------------------------
 
 RULES = "prometheus/spanscore.rules.yml"
+"""Recording and alerting rules; ``promtool check rules`` checks them."""
 RULES_TEST = "prometheus/spanscore.rules_test.yml"
+"""Their unit tests, for ``promtool test rules``."""
 ALERTMANAGER = "alertmanager/alertmanager.yml"
+"""An example of a route; ``amtool check-config`` checks it."""
 GRAFANA = "grafana/alerting/spanscore.yaml"
+"""The alerts as rules of Grafana, for users without an Alertmanager."""
 
 
 def rule_files(
@@ -290,34 +306,34 @@ def rule_files(
     means = watched_means(alerts, metrics, also)
     judge_checks = judge_check_plans(judge_check, means, shared)
     plans = plans_of(means, shared, judge_checks)
-    found = alerts_of(plans, means, shared, judge_checks)
-    accounts = {
-        **dict(health.silences(shared)),
-        **dict(health.durable_records()),
-        promql.UNACCOUNTED: promql.unaccounted(),
+    all_alerts = alerts_of(plans, means, shared, judge_checks)
+    records = {
+        **dict(health.silence_records(shared)),
+        **dict(health.backlog_records()),
+        promql.UNACCOUNTED: promql.unaccounted_units(),
         promql.LOWEST_FACTOR: promql.lowest_factor(),
     }
-    # one group, because the rules of a group are evaluated in order, so that a rule reads the records of earlier rules
+    # one group, because the rules of a group are evaluated in order, and a rule reads the records of earlier rules
     rules = [
-        *_numbers(means),
+        *_mean_constants(means),
         *estimate_records(shared, means),
-        *({"record": name, "expr": expression} for name, expression in accounts.items()),
+        *({"record": name, "expr": expression} for name, expression in records.items()),
         *(record for calibration in calibrations.values() for record in corrected_records(calibration, shared)),
         *judge_check_records(judge_checks),
         *plan_records(plans, shared),
-        *(_alert(alert, shared) for alert in found),
+        *(_prometheus_rule(alert, shared) for alert in all_alerts),
     ]
     group = {"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}
     return {
         RULES: as_yaml({"groups": [group]}),
         RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, means, shared, judge_checks)),
         ALERTMANAGER: _ROUTE,
-        GRAFANA: as_yaml(provisioned(found, shared)),
+        GRAFANA: as_yaml(provision_grafana(all_alerts, shared)),
     }
 
 
-def _numbers(means: Sequence[WatchedMean]) -> Iterator[dict[str, Any]]:
-    """Yield the rules with numbers of each watched mean that do not depend on a baseline."""
+def _mean_constants(means: Sequence[WatchedMean]) -> Iterator[dict[str, Any]]:
+    """Yield the rules that record the constants of each watched mean other than its baseline."""
     for mean in means:
         own = mean.settings
         for name in dict.fromkeys((mean.subject, mean.name)):
@@ -328,7 +344,7 @@ def _numbers(means: Sequence[WatchedMean]) -> Iterator[dict[str, Any]]:
             yield constant(MAX_SHARE, own.max, mean.name)
 
 
-def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
+def _prometheus_rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     parts = {
         "value": '{{ $value | printf "%.3g" }}',
         "count": '{{ $value | printf "%.0f" }}',
@@ -343,39 +359,46 @@ def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         "for": promql.duration(FOR_INTERVALS * shared.interval),
         **({"keep_firing_for": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "labels": dict(alert.labels),
-        "annotations": {name: _declared(filled(template, parts)) for name, template in annotations.items()},
+        "annotations": {
+            name: _declare_variables(fill_template(template, parts)) for name, template in annotations.items()
+        },
     }
 
 
 def _query_template(figure: AlertNumber) -> str:
-    """Return the template that queries Prometheus for a figure. ``_declared`` declares its variables."""
+    """Return the template that queries Prometheus for a figure. ``_declare_variables`` declares its variables.
+
+    ``printf`` replaces each placeholder in the query, such as ``promql.OWN``, by the matchers in a variable.
+    """
     text = figure.expression.replace("\\", r"\\").replace('"', r"\"")
-    own = list(dict.fromkeys(_OWN.findall(text)))
-    if not own:  # a number that always exists
-        return figure.written(f'query "{text}" | first | value')
+    placeholders = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+    if not placeholders:  # a number that always exists
+        return figure.template(f'query "{text}" | first | value')
     text = text.replace("%", "%%")
-    for number, place in enumerate(own, 1):
-        text = text.replace(place, "%s" if text.count(place) == len(own) == 1 else f"%[{number}]s")
-    query = f'printf "{text}" {" ".join(_OWNED[place][0] for place in own)}'.replace("\n", " ")
-    return f"{{{{ with {query} | query }}}}{figure.written('. | first | value')}{{{{ end }}}}"
+    for number, placeholder in enumerate(placeholders, 1):
+        is_only = text.count(placeholder) == len(placeholders) == 1
+        text = text.replace(placeholder, "%s" if is_only else f"%[{number}]s")
+    variables = " ".join(_OWN_LABELS[placeholder][0] for placeholder in placeholders)
+    query = f'printf "{text}" {variables}'.replace("\n", " ")
+    return f"{{{{ with {query} | query }}}}{figure.template('. | first | value')}{{{{ end }}}}"
 
 
-def _declared(template: str) -> str:
-    """Return a template with declarations of its variables: the matchers of the alert's series."""
-    for variable, labels in _OWNED.values():
+def _declare_variables(template: str) -> str:
+    """Return a template with a declaration of each variable in it: the matchers of the alert's series."""
+    for variable, labels in _OWN_LABELS.values():
         if f"{variable} " in template:
             matchers, values = ",".join(f"{name}=%q" for name in labels), " ".join(f"$labels.{name}" for name in labels)
             template = f'{{{{ {variable} := printf "{matchers}" {values} }}}}{template}'
     return template
 
 
-_OWNED = {
+_OWN_LABELS = {
     promql.OWN_SERVICE: ("$service", promql.GROUP),
     promql.OWN_EVALUATOR: ("$evaluator_version", promql.BY_EVALUATOR),
     promql.OWN: ("$own", (*promql.BY_EVALUATOR, SEGMENT)),
 }
-"""Placeholder among matchers → its template variable, and the labels of these matchers."""
-_OWN = re.compile("|".join(_OWNED))
+"""Placeholder in a query → its template variable, and the labels of the matchers that replace it."""
+_PLACEHOLDER = re.compile("|".join(_OWN_LABELS))
 
 
 _ROUTE = """\
@@ -411,17 +434,13 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: no integration has this name; the message lists the names.
     """
-    there = {found.name: found for place in PLACES if place.is_dir() for found in place.iterdir() if found.is_dir()}
-    if name not in there:
-        raise FileNotFoundError(f"no integration {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
-    return there[name]
+    folders = {path.name: path for place in PLACES if place.is_dir() for path in place.iterdir() if path.is_dir()}
+    if name not in folders:
+        raise FileNotFoundError(f"no integration {name!r}; there are: {', '.join(sorted(folders)) or 'none'}")
+    return folders[name]
 
 
-# operator/prometheusrule.yaml    the rules; a Prometheus selects them by its ruleSelector
-# operator/podmonitor.yaml        the pods and the port to scrape
-# operator/dashboard-*.yaml       ConfigMaps; Grafana's sidecar selects them by their label
-#
-# Source: prometheus-operator, API ``monitoring.coreos.com/v1``; the sidecar's label is the default of the Grafana chart.
+# --- objects of Kubernetes --------------------------------------------------------------------------------------------
 
 NAME = "spanscore"
 PORT = "spanscore"
@@ -436,6 +455,12 @@ _KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}")
 
 def operator_files(rules: str, dashboards: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
     """Return path → text of each object's file.
+
+    - ``prometheusrule.yaml``: the rules; a Prometheus selects them by its ``ruleSelector``.
+    - ``podmonitor.yaml``: the pods and the port to scrape.
+    - ``dashboard-*.yaml``: ConfigMaps; Grafana's sidecar selects them by the label that the Grafana chart sets by default.
+
+    Source: prometheus-operator, API ``monitoring.coreos.com/v1``.
 
     Args:
         rules: text of Prometheus' rule file.
@@ -474,7 +499,7 @@ _POD_MONITOR = {
         {
             "port": PORT,
             "interval": "15s",
-            # the scraped service becomes the job, as in remote write: rules and dashboards separate services by job
+            # the scraped service becomes the job, as in remote write, because rules and dashboards read the label job
             "metricRelabelings": [{"sourceLabels": ["service_name"], "regex": "(.+)", "targetLabel": "job"}],
         }
     ],

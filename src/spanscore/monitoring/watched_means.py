@@ -1,8 +1,8 @@
-"""The means that alerts watch: of a metric's quality, or of the share of units without one category.
+"""The means that alerts watch: a metric's mean quality, or the share of units that do not have a watched category.
 
-The units are roots' or inner units, or the conversations of a session metric. The series ``intent=refund`` holds 1 − the
-share of ``refund``, because the rules watch for drops: when the share rises, the series falls. The mean of inner units has a
-name of its own, too, such as ``context_relevance (retriever)``.
+A mean is over units of roots, over inner units, or over the conversations of a session metric. The series ``intent=refund`` has
+1 − the share of ``refund``, because the rules detect drops: if the share rises, the series falls. A mean of inner units has a
+name such as ``context_relevance (retriever)``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class WatchedMean(NamedTuple):
     """A mean that the alerts of one metric watch.
 
     Attributes:
+        of: the metric.
         settings: alert settings. For a share, a numeric ``baseline`` is 1 − the normal share; ``max`` and ``min_rise`` remain
             shares.
         category: the category whose share is watched; empty if the metric's quality is watched.
@@ -61,7 +62,7 @@ class WatchedMean(NamedTuple):
 
     @property
     def has_own_records(self) -> bool:
-        """Whether it is a share or of inner units, which need recording rules of their own."""
+        """Whether it needs recording rules of its own: True for a share, and for a mean of inner units."""
         return bool(self.category) or self.inner is not None
 
     @property

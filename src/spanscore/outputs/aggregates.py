@@ -1,4 +1,4 @@
-"""Sums by attribute set, with bounded memory: of instruments, of compared releases, and of readings that scorers share."""
+"""Sums by attribute set in bounded memory, the attribute sets of all instruments, and the compared values of releases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from operator import add
 from threading import Lock, RLock
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -22,14 +23,15 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: (name, value) pairs in a fixed order."""
 
 SDK_SETS: Final = 2_000
-"""Number of attribute sets per instrument above which the SDK silently merges further sets into one."""
-MAX_SETS: Final = 1_000
-"""Undeclared attribute sets per instrument, such as those of new evaluator versions, models and agents."""
-_FOR_OTHERS: Final = 100
-"""Attribute sets per instrument that are reserved for ``other``, which replaces all sets above the limit."""
+"""Number of attribute sets per instrument above which the OpenTelemetry SDK silently merges further sets into one."""
 MOST_DECLARED: Final = 1_500
-"""Maximum number of attribute sets that metrics and dimensions may declare; the others are for later evaluator versions."""
+"""Maximum number of attribute sets per instrument that are declared in advance, from metrics and dimensions."""
+MAX_SETS: Final = 1_000
+"""Default limit of undeclared sets per instrument, which appear later: new evaluator versions, models and agents."""
 OTHER = "other"
+"""Value that replaces the values of an attribute in a set above the limit."""
+_FOR_OTHERS: Final = 100
+"""Attribute sets per instrument that are reserved for sets with ``other``."""
 _CLOSED = frozenset(
     {
         semconv.EVALUATION_NAME,
@@ -43,7 +45,7 @@ _CLOSED = frozenset(
     }
 )
 """Attributes with few values, which are never replaced by ``other``."""
-_OF_SCORES = {
+_RESERVED = {
     semconv.COMPARED,
     semconv.EVALUATION_NAME,
     semconv.EVALUATION_SCORE_LABEL,
@@ -52,18 +54,18 @@ _OF_SCORES = {
     semconv.UNIT_KIND,
     semconv.UNIT_NAME,
 }
-"""Attributes of a score's sums."""
+"""Attributes of each score, which no dimension may be named after."""
 
 
 class BoundedSums:
     """Sums by instrument and attributes. Thread-safe.
 
     Args:
-        max_sets: undeclared attribute sets per instrument; in further sets, each attribute with an open set of values becomes
-            ``other``.
+        max_sets: limit of undeclared attribute sets per instrument. In a set above the limit, the value of each attribute with
+            an unlimited number of values becomes ``other``.
 
     Attributes:
-        overflowed: number of measurements whose attributes became ``other``.
+        overflowed: number of measurements in sets with ``other``.
         overflowing: metric → the attribute with the most values at its first overflow.
     """
 
@@ -76,7 +78,10 @@ class BoundedSums:
         self.overflowing: dict[str, str] = {}
 
     def declare(self, labels: Labels, zeros: Mapping[str, float]) -> None:
-        """Create sums with the value 0, of their type. Up to ``MOST_DECLARED`` of them do not count towards the limit."""
+        """Create the sums of one attribute set in several instruments; ``zeros``: instrument → 0 or 0.0.
+
+        Up to ``MOST_DECLARED`` sets per instrument do not count towards the limit.
+        """
         with self._lock:
             for name, zero in zeros.items():
                 sums = self._sums.setdefault(name, {})
@@ -85,8 +90,8 @@ class BoundedSums:
                 if self._declared[name] < MOST_DECLARED:
                     self._declared[name] += 1
                     sums[labels] = zero
-                else:  # after many reloads
-                    sums[self._admit(name, labels)] += 0
+                else:  # possible after many reloads of the configuration
+                    sums[self._limit_labels(name, labels)] += 0
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         """Add an amount to one instrument."""
@@ -96,17 +101,13 @@ class BoundedSums:
         """Add amounts to several instruments under the same attributes."""
         with self._lock:
             for name, amount in amounts:
-                sums = self._sums.get(name)
-                if sums is None or (known := sums.get(labels)) is None:
-                    admitted = self._admit(name, labels)
-                    self._sums[name][admitted] += amount
-                else:
-                    sums[labels] = known + amount
+                own = labels if labels in self._sums.get(name, ()) else self._limit_labels(name, labels)
+                self._sums[name][own] += amount
 
-    def admit(self, name: str, labels: Labels) -> Labels:
-        """Return the attributes, or their replacement with ``other`` if the instrument has too many sets."""
+    def limit_labels(self, name: str, labels: Labels) -> Labels:
+        """Return the attributes; if the instrument has too many sets, their replacement with ``other``."""
         with self._lock:
-            return self._admit(name, labels)
+            return self._limit_labels(name, labels)
 
     def read(self, name: str) -> dict[Labels, float]:
         """Return the sums of an instrument."""
@@ -118,27 +119,28 @@ class BoundedSums:
         self._lock = Lock()
         self._sums = {name: {key: type(value)(0) for key, value in sums.items()} for name, sums in self._sums.items()}
 
-    def _admit(self, name: str, labels: Labels) -> Labels:
+    def _limit_labels(self, name: str, labels: Labels) -> Labels:
         sums = self._sums.setdefault(name, {})
         if labels in sums:
             return labels
         declared = self._declared[name]
         if len(sums) - declared >= min(self._max_sets, SDK_SETS - _FOR_OTHERS - declared):
             self.overflowed += 1
-            self._note_overflow(sums, labels)
+            self._record_overflow(sums, labels)
             labels = tuple((key, value if key in _CLOSED else OTHER) for key, value in labels)
         sums.setdefault(labels, 0)
         return labels
 
-    def _note_overflow(self, sums: Iterable[Labels], labels: Labels) -> None:
+    def _record_overflow(self, sums: Iterable[Labels], labels: Labels) -> None:
+        """Set ``overflowing`` for the metric of some attributes, at its first overflow."""
         metric = dict(labels).get(semconv.EVALUATION_NAME)
         if metric is None or metric in self.overflowing:
             return
         values: dict[str, set[str]] = {key: {value} for key, value in labels if key not in _CLOSED}
-        for one in sums:
-            for key, value in one:
-                if key in values and (semconv.EVALUATION_NAME, metric) in one:
-                    values[key].add(value)
+        for existing in map(dict, sums):
+            if existing.get(semconv.EVALUATION_NAME) == metric:
+                for key in values.keys() & existing.keys():
+                    values[key].add(existing[key])
         if values:
             self.overflowing[metric] = max(values, key=lambda key: len(values[key]))
 
@@ -155,22 +157,21 @@ def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tup
     Raises:
         ConfigurationError: a dimension has the name of an attribute of spanscore, or of the label with the scorer's service.
     """
-    if taken := {semconv.SERVICE_NAME, "service_name"} & set(dimensions):
+    if service := {semconv.SERVICE_NAME, "service_name"} & set(dimensions):
         raise ConfigurationError(
-            f"the dimension {min(taken)!r} would be the label service_name, which is the scorer's own: separate applications "
+            f"the dimension {min(service)!r} would be the label service_name, which is the scorer's own: separate applications "
             "by another attribute of their resource, such as service.namespace"
         )
-    ours = _OF_SCORES & set(dimensions)
-    if ours:
+    if reserved := _RESERVED & set(dimensions):
         raise ConfigurationError(
-            f"the dimension {min(ours)!r} has the name of an attribute that every score has already"
+            f"the dimension {min(reserved)!r} has the name of an attribute that every score has already"
         )
     return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in dimensions.items()}
 
 
 def labels_of_metric(name: str, source: Source = None) -> Labels:
     """Return the attributes of a count per metric."""
-    return ((semconv.EVALUATION_NAME, name), *within(source))
+    return ((semconv.EVALUATION_NAME, name), *labels_of_source(source))
 
 
 def labels_of_applicability(name: str, evaluator_version: str, applies: bool) -> Labels:
@@ -189,7 +190,7 @@ def labels_of_calls(metric: str, model: str) -> Labels:
 
 def labels_of_outcome(name: str, outcome: Outcome, source: Source = None) -> Labels:
     """Return the attributes of a count per metric and outcome."""
-    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(source))
+    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *labels_of_source(source))
 
 
 def labels_of_compared(name: str, value: str) -> Labels:
@@ -207,35 +208,35 @@ def labels_of_score(
         *labelled,
         (semconv.EVALUATOR_VERSION, evaluator_version),
         *dimensions,
-        *within(source),
+        *labels_of_source(source),
     )
 
 
-def within(source: Source) -> Labels:
-    """Return the attributes of a source; scores of the configured judge have none, and only these are in alerts and means."""
+def labels_of_source(source: Source) -> Labels:
+    """Return the attributes of a source. The configured judge has none; only its scores are in alerts and means."""
     if isinstance(source, InnerGroup):
         return ((semconv.EVALUATION_SOURCE, semconv.SOURCE_INNER), *source.attributes.items())
     return ((semconv.EVALUATION_SOURCE, source),) if source else ()
 
 
 def source_of(unit: Unit | None, score: Score) -> Source:
-    """Return the source of a score in sums; for a score of an inner unit, the entry of the unit."""
+    """Return the source of a score for sums; for a score of an inner unit, the inner unit's group."""
     return score.source if unit is None or unit.inner is None else unit.inner
 
 
-def labels_of_run(unit: Unit | None, score: Score) -> Labels:
-    """Return the attributes of the histogram: those of the score, and the model and workflow or agent of the application."""
+def labels_of_histogram(unit: Unit | None, score: Score) -> Labels:
+    """Return the attributes of a score in the histogram of quality, with the application's model and its workflow or agent."""
     labels = labels_of_score(score.metric, score.exported_label, score.evaluator_version, (), source_of(unit, score))
     if unit is None:
         return labels
     attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}
     name = semconv.WORKFLOW_NAME if semconv.WORKFLOW_NAME in attributes else semconv.AGENT_NAME
-    known = ((semconv.REQUEST_MODEL, unit.request_model), (name, attributes.get(name)))
-    return (*labels, *((key, str(value)) for key, value in known if value is not None))
+    of_unit = ((semconv.REQUEST_MODEL, unit.request_model), (name, attributes.get(name)))
+    return (*labels, *((key, str(value)) for key, value in of_unit if value is not None))
 
 
 MOST_VALUES: Final = 8
-"""Number of separate values. The first values keep their sums until the process ends, because counters must not change."""
+"""Number of compared values with separate sums: the first ones of a process, because counters must not change later."""
 UNKNOWN: Final = "unknown"
 """Compared value of a unit that has none. Such units have separate sums, because they belong to no release's mean."""
 _LONGEST: Final = 128
@@ -249,9 +250,9 @@ class ComparedValues:
         by: name of the attribute, as in ``Compare.by``.
         resource: returns the resource of this process, for units without a resource of their own.
         evaluator_versions: metric → its present evaluator version, which a lost unit's score would have had.
-        shown: returns the exported form of a value that may contain a user's text (metadata, attributes); None = do not export
-            it. Called once for each separate value, on the caller's thread.
-        most: number of separate values; the first values are separate.
+        shown: returns the exported form of a value that may contain a user's text (metadata, attributes); None = ``other``.
+            Called once for each separate value, on the caller's thread.
+        most: number of separate values; all later values become ``other``.
     """
 
     def __init__(
@@ -269,7 +270,7 @@ class ComparedValues:
         self._shown = shown
         self._most = most
         # metric (empty unless evaluator versions are compared) → value → exported value
-        self._known: dict[str, dict[str, str]] = {}
+        self._exported: dict[str, dict[str, str]] = {}
         self._lock = RLock()  # a signal handler may interrupt its holder and start a unit
         renew_lock_in_child(self, RLock)
 
@@ -290,21 +291,24 @@ class ComparedValues:
         return self._limit_value(self._evaluator_versions.get(metric, UNKNOWN), metric)
 
     def of_unit(self, unit: Unit | None) -> str:
-        """Return the compared value of a unit, ``unknown`` if it has none; None = a unit of this process without kept data."""
+        """Return the compared value of a unit; ``unknown`` if it has none.
+
+        Without a ``unit``, it is that of this process, for a unit that is no longer in memory.
+        """
         for attributes, is_safe in self._attribute_sources(unit):
             if (value := plain_text(attributes.get(self.by))) is not None and value.strip():
                 return self._limit_value(value, is_safe=is_safe)
         return self._limit_value(UNKNOWN)
 
-    def known(self, metric: str) -> Sequence[str]:
+    def values_of(self, metric: str) -> Sequence[str]:
         """Return the values of a metric's sums so far, in order of arrival, including ``unknown`` and ``other``."""
         with self._lock:
-            return tuple(dict.fromkeys(self._known.get(metric if self._is_evaluator_version else "", {}).values()))
+            return tuple(dict.fromkeys(self._exported.get(metric if self._is_evaluator_version else "", {}).values()))
 
     def _attribute_sources(self, unit: Unit | None) -> Iterator[tuple[Mapping[str, Any], bool]]:
-        """Yield mappings that may contain the value, and whether they are free of a user's text.
+        """Yield the mappings that may contain a unit's value, each with whether it is free of a user's text.
 
-        They give the same value for a unit that has just closed and for one that is about to be emitted.
+        The value must be the same when the unit closes and when its scores are emitted.
         """
         root = None if unit is None else unit.root
         if self.by == semconv.REQUEST_MODEL and unit is not None:
@@ -312,26 +316,26 @@ class ComparedValues:
         elif root is not None and unit is not None:
             yield root.metadata, False
             yield root.attributes, False
-            if (asked := unit.model_span) is not None:
-                yield asked.attributes, False
+            if (model_span := unit.model_span) is not None:
+                yield model_span.attributes, False
         yield self._resource() if root is None or root.resource is None else root.resource, True
 
     def _limit_value(self, value: str, metric: str = "", *, is_safe: bool = True) -> str:
-        """Return the exported form of a value, ``other`` above the limit. With ``metric``, that metric's own limit applies."""
+        """Return the exported form of a value; ``other`` above the limit, which applies to each ``metric`` separately."""
         with self._lock:
-            known = self._known.setdefault(metric, {})
-            if value in known:
-                return known[value]
-            if value != UNKNOWN and (len(known.keys() - {UNKNOWN, OTHER}) >= self._most or len(value) > _LONGEST):
-                return known.setdefault(OTHER, OTHER)
+            exported = self._exported.setdefault(metric, {})
+            if value in exported:
+                return exported[value]
+            if value != UNKNOWN and (len(exported.keys() - {UNKNOWN, OTHER}) >= self._most or len(value) > _LONGEST):
+                return exported.setdefault(OTHER, OTHER)
         # ``_shown``, a user's function, is called without holding the lock
-        exported = value if is_safe else (self._shown(value) or OTHER)
+        form = value if is_safe else (self._shown(value) or OTHER)
         with self._lock:
-            return known.setdefault(value, exported)
+            return exported.setdefault(value, form)
 
 
-def closed_sets(metric: Metric, dimensions: Mapping[str, Sequence[str]], source: Source = None) -> Iterator[Labels]:
-    """Yield every attribute set that scores of a metric's present evaluator version can have."""
+def possible_labels(metric: Metric, dimensions: Mapping[str, Sequence[str]], source: Source = None) -> Iterator[Labels]:
+    """Yield each attribute set that the scores of a metric's present evaluator version can have."""
     values = [[(key, value) for value in (*values, OTHER)] for key, values in dimensions.items()]
     for label, segment in product(_labels_of(metric), list(product(*values))):
         yield labels_of_score(metric.name, label, metric.evaluator_version, segment, source)
@@ -340,7 +344,7 @@ def closed_sets(metric: Metric, dimensions: Mapping[str, Sequence[str]], source:
 def is_conditional(metric: Metric) -> bool:
     """Return whether a metric has a condition, so that it may not apply to a unit.
 
-    A metric from elsewhere may lack the attribute; the result is then False.
+    A user's metric may lack the attribute; the result is then False.
     """
     return bool(getattr(metric, "is_conditional", False))
 
@@ -393,7 +397,7 @@ class GaugeReading(NamedTuple):
 
 
 Points: TypeAlias = Callable[[], Mapping[Hashable, GaugeReading]]
-"""Function that returns all present readings, by a key that is unique in this process."""
+"""Function that returns the present readings, by a key that is unique in this process."""
 
 _WORST: Mapping[str, Callable[[float, float], float]] = {
     semconv.JUDGE_CIRCUIT_BREAKER_STATE: max,
@@ -402,14 +406,14 @@ _WORST: Mapping[str, Callable[[float, float], float]] = {
     semconv.JUDGE_CHECK_FIRST_AGREEMENT: min,
     semconv.JUDGE_CHECK_P: min,
 }
-"""Instruments whose worst value represents all readings with equal attributes; values of other instruments are added up."""
+"""Instrument → function that returns the worse of two readings with equal attributes. Other readings are added up."""
 
 
-def together(name: str, points: Iterable[GaugeReading]) -> dict[Labels, float]:
-    """Return attributes → number of one instrument, from all readings."""
-    worst, total = _WORST.get(name), dict[Labels, float]()
+def combine_readings(name: str, points: Iterable[GaugeReading]) -> dict[Labels, float]:
+    """Return attributes → number of one instrument; readings with equal attributes become one number."""
+    combine: Callable[[float, float], float] = _WORST.get(name, add)
+    total = dict[Labels, float]()
     for labels, values in points:
         if name in values:
-            value, known = values[name], total.get(labels)
-            total[labels] = value if known is None else worst(known, value) if worst else known + value
+            total[labels] = combine(total[labels], values[name]) if labels in total else values[name]
     return total

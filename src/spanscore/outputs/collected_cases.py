@@ -1,17 +1,18 @@
-"""Collects units that meet a condition as cases of a data set, appended to a file.
+"""Collects units that meet a condition as cases of a data set, and appends them to a file.
 
-A question is written once per process and file, among the latest 10,000 questions.
+A process appends each question once per file, as far as the question is among the latest 10,000.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 from typing import Any, Final, NamedTuple, Self
 
@@ -28,7 +29,7 @@ from spanscore.core.threads import SerialThread
 
 
 class FoundScore(NamedTuple):
-    """One score in a case, or in a trace store.
+    """One score of a case, as it is stored in a file or a trace store.
 
     Attributes:
         value: value on the metric's own scale, or the word of a categorical scale; None = no value.
@@ -36,7 +37,7 @@ class FoundScore(NamedTuple):
         evaluator_version: metric version, judge model and votes.
         probability: sampling probability of the unit, (0, 1]; None = unknown.
         explanation: the judge's words; may quote the sample. None = unknown.
-        disagreement: highest quality among the jurors less the lowest, [0, 1]; None = no jury.
+        disagreement: highest quality among the jurors minus the lowest, [0, 1]; None = no jury.
     """
 
     value: ScoreValue | None
@@ -67,7 +68,7 @@ class CollectedCase:
         key: key of the unit; for a conversation, the key of its last turn.
         sample: the redacted sample.
         scores: metric → its latest score.
-        times: number of units with the same question, including this unit.
+        times: number of units with the case's question.
         session: the conversation, if the case is a whole conversation; None for a unit.
     """
 
@@ -84,7 +85,7 @@ class CollectedCase:
         return max(probabilities, default=None)
 
     def multiply_probabilities(self, chance: float) -> CollectedCase:
-        """Return the case with its known probabilities multiplied by ``chance``, (0, 1], of a draw among the cases."""
+        """Return the case with its known probabilities multiplied by ``chance``, (0, 1]: that of being drawn from the cases."""
         scores = {
             name: score if score.probability is None else score._replace(probability=score.probability * chance)
             for name, score in self.scores.items()
@@ -111,10 +112,10 @@ class CollectedCase:
         scores = {name: score.as_json() for name, score in self.scores.items()}
         ids = {"trace_id": f"{self.key.trace_id:032x}", "span_id": f"{self.key.span_id:016x}"}
         turns = {} if self.session is None else {"turns": self.session.turns}
-        beside: dict[str, Any] = {**ids, **turns, "times": self.times, "scores": scores}
+        fields: dict[str, Any] = {**ids, **turns, "times": self.times, "scores": scores}
         if self.probability is not None:
-            beside["probability"] = float(f"{self.probability:.6g}")
-        return {"id": self.id, **self.sample.model_dump(exclude_none=True), **beside}
+            fields["probability"] = float(f"{self.probability:.6g}")
+        return {"id": self.id, **self.sample.model_dump(exclude_none=True), **fields}
 
     def line(self) -> str:
         """Return the case as a line of a file, with its line end."""
@@ -124,43 +125,44 @@ class CollectedCase:
 def case_sample(
     samples: Samples, metrics: Collection[str], requires: Mapping[str, Mapping[str, Collection[str]]]
 ) -> Sample | None:
-    """Return the sample that metrics scored: the turn, or the conversation if all metrics score conversations. May be None.
+    """Return the sample that metrics scored: the turn, or the conversation if all metrics score conversations.
+
+    If the unit lacks that kind of sample, the other kind is returned; None if the unit has no sample.
 
     Args:
         samples: redacted samples of the unit.
+        metrics: names of the metrics.
         requires: metric → kind of sample → required fields; a metric that is missing here may score either kind.
     """
     if samples.outcome is not None:
         return None
     kinds = [requires[name] for name in metrics if name in requires]
-    conversations_alone = bool(kinds) and all("single_turn" not in kind for kind in kinds)
-    wanted = (
-        (samples.multi_turn, samples.single_turn) if conversations_alone else (samples.single_turn, samples.multi_turn)
-    )
-    return next((sample for sample in wanted if sample is not None), None)
+    if kinds and all("single_turn" not in kind for kind in kinds):
+        return samples.multi_turn or samples.single_turn
+    return samples.single_turn or samples.multi_turn
 
 
 MOST_QUESTIONS: Final = 10_000
-"""Maximum number of remembered questions per file, the latest ones; each takes about 0.1 kB of memory."""
+"""Number of the latest questions per file that are kept in memory; each takes about 0.1 kB."""
 _DIGEST_BYTES: Final = 16
 
 
 class QuestionIndex:
-    """Hashes of the latest 10,000 questions of this process, separately for a file and its rotated predecessor.
+    """Hashes of the latest 10,000 questions that this process has appended, per file: the present one and its predecessor.
 
-    If a file no longer exists, its hashes are removed. Use it from one thread only.
+    Use it from one thread only.
     """
 
     def __init__(self) -> None:
         self._of_file: dict[FileIdentity, dict[bytes, None]] = {}
 
     def has(self, question: str, files: Collection[FileIdentity]) -> bool:
-        """Return whether one of these files contains a question; remove the hashes of all other files."""
+        """Return whether this process has appended a question to one of these files; drop the hashes of all other files."""
         self._of_file = {file: digests for file, digests in self._of_file.items() if file in files}
         return any(_digest(question) in digests for digests in self._of_file.values())
 
     def add(self, question: str, appended: Appended) -> None:
-        """Record that a file contains a question. If the appended line is the file's first, earlier hashes are removed."""
+        """Record an appended question. If its line is the first of the file, earlier hashes of the file are dropped."""
         if appended.is_first:
             self._of_file[appended.file] = {}
         digests = self._of_file.setdefault(appended.file, {})
@@ -174,7 +176,7 @@ def _digest(question: str) -> bytes:
 
 
 WRITTEN, FOLDED, LOST = "written", "folded", "lost"
-"""Results of a case. ``folded``: the case is a duplicate, because the file already has a case with the same question."""
+"""Results of a case. ``folded``: the file already has a case with the same question."""
 _MOST_WAITING: Final = 1_000
 _MOST_WAITING_BYTES: Final = 16_000_000
 _RETRY_S: Final = (1.0, 5.0, 30.0)
@@ -193,8 +195,8 @@ class CollectState:
     """The counts of collected cases.
 
     Attributes:
-        cases: result → number of cases: ``written``, ``folded`` (a duplicate), ``lost``.
-        waiting: number of cases to be written.
+        cases: result → number of cases: ``written``, ``folded`` (the file has the question already), ``lost``.
+        waiting: number of cases that are not written yet.
         fault: the operating system's error that prevents writing now; empty without an error.
     """
 
@@ -205,13 +207,13 @@ class CollectState:
 
 
 class CaseCollector:
-    """Collects cases. Thread-safe; never raises; only ``flush`` and ``finish`` block.
+    """Appends cases to a file, on a separate thread. Thread-safe; never raises; only ``flush`` and ``finish`` block.
 
-    Cases that cannot be written wait and are retried, up to 1,000 cases or 16 MB. Further cases are lost.
+    If the file cannot be written, up to 1,000 cases or 16 MB wait for the next attempt. Further cases are lost.
 
     Args:
-        requires: metric → kind of sample → required fields, as reported by the metrics.
-        counted: called with a result and its number of cases.
+        requires: metric → kind of sample → required fields, as the metrics report them.
+        counted: called with a result (``written`` …) and the number of cases with it.
         later: schedules a function after a number of seconds.
         clock: monotonic clock, in s.
     """
@@ -231,27 +233,27 @@ class CaseCollector:
         self._counted = counted
         self._later = later
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._waiting: deque[_WaitingCase] = deque()
         self._bytes = 0
         self._cases: Counter[str] = Counter()
         self._failure_count, self._last_error, self._retry_at_s = 0, "", 0.0
         self._written = QuestionIndex()
         self._thread = SerialThread("spanscore-cases")
-        self._over = False
+        self._finished = False
 
-    def scored(self, job: Job, scores: Sequence[Score]) -> None:
-        """Receive all scores of a finished job, which is a unit or an ended conversation."""
+    def collect_case(self, job: Job, scores: Sequence[Score]) -> None:
+        """Collect a finished job, a unit or an ended conversation, if its scores meet a condition."""
         if job.unit.is_provisional:
             return
         try:
             by_name = {score.metric: score for score in scores}
-            held = {condition.metric for condition in self._conditions if condition.holds(by_name)}
-            sample = case_sample(job.samples, held, self.requires) if held else None
+            metrics = {condition.metric for condition in self._conditions if condition.holds(by_name)}
+            sample = case_sample(job.samples, metrics, self.requires) if metrics else None
             if sample is not None:
                 case_scores = {name: FoundScore.of(score) for name, score in by_name.items()}
                 case = CollectedCase(job.unit.key, sample, case_scores, session=job.unit.session)
-                self._take(_WaitingCase(case, job.size_bytes))
+                self._enqueue(_WaitingCase(case, job.size_bytes))
         except Exception as error:  # noqa: BLE001  (an error of the collector must not affect scoring)
             log_internal_error("collect a case", error)
 
@@ -265,9 +267,7 @@ class CaseCollector:
         with self._lock:
             if not self._waiting:
                 return True
-        done = threading.Event()
-        self._thread.do(self._write_waiting).add_done_callback(lambda _: done.set())
-        done.wait(timeout_s)
+        wait([self._thread.do(self._write_waiting)], timeout_s)
         return not self._waiting
 
     def finish(self, timeout_s: float) -> None:
@@ -275,7 +275,7 @@ class CaseCollector:
         self.flush(timeout_s)
         self._thread.stop()
         with self._lock:
-            self._over = True
+            self._finished = True
             left = len(self._waiting)
             self._waiting.clear()
         if left:
@@ -283,14 +283,14 @@ class CaseCollector:
             why = self._last_error or "the write did not finish in time"
             log_once("cases lost", f"not written to {self._file.path}: {format_count(left, 'case')} ({why})")
 
-    def _take(self, waiting: _WaitingCase) -> None:
+    def _enqueue(self, waiting: _WaitingCase) -> None:
         with self._lock:
             has_room = len(self._waiting) < _MOST_WAITING and self._bytes + waiting.size_bytes <= _MOST_WAITING_BYTES
-            taken = not self._over and (has_room or not self._waiting)
-            if taken:
+            is_accepted = not self._finished and (has_room or not self._waiting)
+            if is_accepted:
                 self._waiting.append(waiting)
                 self._bytes += waiting.size_bytes
-        if not taken:
+        if not is_accepted:
             self._count(LOST)
         elif self._clock() >= self._retry_at_s:
             self._thread.do(self._write_waiting)
@@ -305,12 +305,12 @@ class CaseCollector:
             try:
                 result = self._write(waiting.case)
             except OSError as error:
-                self._failed(error)
+                self._retry_later(error)
                 return False
             except Exception as error:  # noqa: BLE001  (a case that cannot be written must not block later cases)
                 log_internal_error("write a case", error)
                 result = LOST
-            self._settle(waiting, result)
+            self._record_result(waiting, result)
 
     def _write(self, case: CollectedCase) -> str:
         if self._written.has(case.question, self._file.identities()):
@@ -326,17 +326,19 @@ class CaseCollector:
         self._written.add(case.question, self._file.append(line))
         return WRITTEN
 
-    def _settle(self, waiting: _WaitingCase, result: str) -> None:
+    def _record_result(self, waiting: _WaitingCase, result: str) -> None:
+        """Remove a case from the waiting ones, and count its result."""
         with self._lock:
             if not self._waiting or self._waiting[0] is not waiting:
-                return  # ``finish`` has counted it as lost
+                return  # ``finish`` has counted the case as lost
             self._waiting.popleft()
             self._bytes -= waiting.size_bytes
             if result == WRITTEN:
                 self._failure_count, self._last_error, self._retry_at_s = 0, "", 0.0
         self._count(result)
 
-    def _failed(self, error: OSError) -> None:
+    def _retry_later(self, error: OSError) -> None:
+        """Record a failed write, and schedule the next attempt."""
         wait_s = _RETRY_S[min(self._failure_count, len(_RETRY_S) - 1)]
         with self._lock:
             self._failure_count += 1
@@ -347,7 +349,7 @@ class CaseCollector:
             f"cases of {path}",
             f"cases cannot be written to {path}: {self._last_error}; the cases wait, and are retried",
         )
-        if not self._over:
+        if not self._finished:
             self._later(wait_s, lambda: self._thread.do(self._write_waiting))
 
     def _count(self, result: str, number: int = 1) -> None:

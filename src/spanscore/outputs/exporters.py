@@ -1,4 +1,4 @@
-"""spanscore's exporters and providers, which ``OTEL_*`` variables configure, print nothing, and report rejected items."""
+"""Makes spanscore's own OpenTelemetry exporters and providers from ``OTEL_*`` variables. They log little, and count losses."""
 
 from __future__ import annotations
 
@@ -25,63 +25,62 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from requests import PreparedRequest, Request, Response, Session
 
-# The work that all requests to one address share is done once: reading the environment, and preparing all but the body.
-#
-# ``requests`` reads all environment variables three times before it sends anything: two fifths of the cost of a small export.
-# A quarter of the rest is the preparation: parsing the address, looking for a login in a file, and merging headers.
-
 
 def read_environment_once(session: Session) -> None:
-    """Make spanscore's session read the environment only once; later changes of variables do not apply to it."""
-    read: Any = session.merge_environment_settings
-    found: dict[Any, dict[str, Any]] = {}
+    """Make a session read the environment once per address; later changes of variables have no effect.
 
-    def remembered(url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
+    ``requests`` reads all variables three times before it sends a request: two fifths of the cost of a small export.
+    """
+    merge: Any = session.merge_environment_settings
+    settings_of: dict[Any, dict[str, Any]] = {}
+
+    def merge_once(url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
         if proxies:
-            return dict(read(url, proxies, stream, verify, cert))
-        asked = url, stream, verify, cert
-        if asked not in found:
-            found[asked] = read(url, proxies, stream, verify, cert)
-        return {**found[asked], "proxies": found[asked]["proxies"].copy()}
+            return dict(merge(url, proxies, stream, verify, cert))
+        key = url, stream, verify, cert
+        if key not in settings_of:
+            settings_of[key] = merge(url, proxies, stream, verify, cert)
+        return {**settings_of[key], "proxies": settings_of[key]["proxies"].copy()}
 
-    session.merge_environment_settings = remembered  # type: ignore[method-assign]
+    session.merge_environment_settings = merge_once  # type: ignore[method-assign]
 
 
 def prepare_once(session: Session) -> None:
-    """Make spanscore's session prepare the request of an address once, and set the body of each later request.
+    """Make a session prepare the request to an address once, with its headers; a later request only gets its body.
 
-    This stops if a backend sets a cookie, which may change with each answer. Headers of the session are read once.
+    The preparation parses the address, looks for a login in a file and merges headers: a quarter of the rest of a small
+    export's cost. If a backend sets a cookie, which may change with each answer, each request is prepared again.
     """
     prepare = session.prepare_request
-    made: dict[Any, PreparedRequest] = {}
+    templates: dict[Any, PreparedRequest] = {}
 
-    def prepared(request: Request) -> PreparedRequest:
+    def copy_template(request: Request) -> PreparedRequest:
         others = request.params, request.files, request.json, request.auth, request.cookies, session.cookies
         if any(others) or not isinstance(request.data, bytes) or not request.data:
             return prepare(request)
-        asked = request.method, request.url, *(request.headers or {}).items()
-        if asked not in made:
-            made[asked] = prepare(request)
-            made[asked].body = None  # as large as an export, so it is not kept
-        again = made[asked].copy()
-        again.prepare_body(request.data, None)
-        return again
+        key = request.method, request.url, *(request.headers or {}).items()
+        if key not in templates:
+            templates[key] = prepare(request)
+            templates[key].body = None  # as large as an export, so it is not kept
+        copy = templates[key].copy()
+        copy.prepare_body(request.data, None)
+        return copy
 
-    session.prepare_request = prepared  # type: ignore[method-assign]
+    session.prepare_request = copy_template  # type: ignore[method-assign]
 
-
-# A partial rejection is a success for the SDK's exporters, and they drop the answer. Over HTTP, the answer is read here from
-# their session. ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
 
 _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
-"""Ending of the SDK's variables that name a user's session. The session is not changed, nor are answers read."""
+"""Ending of the SDK's variables that name a user's session. Such a session is not changed, and its answers are not read."""
 
 
 class PartialSuccess:
-    """Counts the rejections by a backend since the last ``take``. Used by the exporting thread only.
+    """Counts the items that a backend rejected since the last ``take``. Used by the exporting thread only.
+
+    The SDK's exporters treat a partly rejected export as a success, and drop the answer (``Export<Signal>PartialSuccess`` in
+    ``opentelemetry-proto``). So answers over HTTP are read from the exporter's session.
 
     Attributes:
-        is_known: whether answers are seen; False over gRPC, and for a session of the user.
+        is_known: whether answers are read; False over gRPC, and for a session of the user.
     """
 
     def __init__(self) -> None:
@@ -91,7 +90,7 @@ class PartialSuccess:
 
     def session(self) -> Session | None:
         """Return a session for an OTLP/HTTP exporter's ``session=``; None if the environment names one of the user."""
-        from requests import Session  # brought along by the OTLP exporters, as they send through it
+        from requests import Session  # a dependency of the OTLP/HTTP exporters
 
         if any(name.startswith("OTEL_") and name.endswith(_CREDENTIAL_PROVIDER) for name in os.environ):
             return None
@@ -104,37 +103,37 @@ class PartialSuccess:
 
     def take(self) -> tuple[int, str]:
         """Return the number of rejected spans, points or events, and the backend's message; reset number and message."""
-        taken = self._rejected, self._why
+        rejected, why = self._rejected, self._why
         self._rejected, self._why = 0, ""
-        return taken
+        return rejected, why
 
     def _read(self, response: Response, *_: Any, **__: Any) -> None:
         """Add up the rejections in one answer; one export may take several requests."""
         if response.ok and "protobuf" in response.headers.get("Content-Type", ""):
-            rejected, why = rejected_in(response.content)
+            rejected, why = read_rejections(response.content)
             self._rejected += rejected
             self._why = why or self._why
 
 
-def rejected_in(answer: bytes) -> tuple[int, str]:
-    """Return the number of rejected items and the message; the field numbers are the same for all three signals."""
+def read_rejections(answer: bytes) -> tuple[int, str]:
+    """Return the number of rejected items and the message of an answer; all three signals have the same field numbers."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
     try:
-        found = ExportTraceServiceResponse.FromString(answer).partial_success
+        partial = ExportTraceServiceResponse.FromString(answer).partial_success
     except DecodeError:  # not an OTLP answer, so no rejection
         return 0, ""
-    return max(0, found.rejected_spans), found.error_message
+    return max(0, partial.rejected_spans), partial.error_message
 
 
 Signal = Literal["traces", "metrics", "logs"]
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
 
-MAX_WORDS = 100
-"""Characters of an exporter's or a backend's message in ``last()``, if it is not a known one."""
-_THINGS: dict[Signal, str] = {"traces": "spans", "metrics": "points", "logs": "events"}
-"""Signal → plural noun for its items, for people."""
+MAX_CHARS = 100
+"""Most characters of an unknown message of an exporter or a backend in ``last()``."""
+_ITEMS: dict[Signal, str] = {"traces": "spans", "metrics": "points", "logs": "events"}
+"""Signal → plural noun for its items."""
 
 _NOISY_LOGGERS = (
     "opentelemetry.exporter.otlp.common.http",
@@ -145,7 +144,7 @@ _NOISY_LOGGERS = (
 )
 """Loggers of exports in the SDK and the exporters, in addition to the modules of the exporters' classes."""
 _UNSUPPORTED = re.compile(r"code: (404|405|StatusCode\.UNIMPLEMENTED)\b")
-"""Message of HTTP and gRPC exporters if a backend does not accept a signal (a plain Jaeger: metrics, logs)."""
+"""Pattern in the message of an exporter whose backend does not accept the signal; Jaeger accepts no metrics and logs."""
 _UNREACHABLE = {
     "connection refused": re.compile(r"refused", re.IGNORECASE),
     "name not resolved": re.compile(
@@ -153,20 +152,20 @@ _UNREACHABLE = {
         re.IGNORECASE,
     ),
 }
-"""Clause → pattern of the messages of urllib3, gRPC and the system. Such an error is certain at the first try."""
+"""Clause → pattern of the messages of urllib3, gRPC and the system. After such an error, the backend is unreachable."""
 _CODE = re.compile(r"code: (\d{3})\b")
 _GRPC_CODE = re.compile(r"StatusCode\.([A-Z_]+)")
 _TRANSIENT = re.compile(r"Transient error (.+?) encountered")
 _PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus}
 _LATE = re.compile(r"timed? ?out|DEADLINE_EXCEEDED", re.IGNORECASE)
 _QUEUE_FULL = "Queue full"
-"""Begin of the message with which the SDK's batch processors drop new items."""
+"""First words of the SDK's log line about an item that a batch processor dropped."""
 
 _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
 
 
 class _LogFilter(logging.Filter):
-    """Keeps log lines of spanscore's exporters off stderr; log lines of a user's exporters are unchanged."""
+    """Drops the log lines of spanscore's own exporters. Log lines of a user's exporters are unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         exporter = _exporting.get()
@@ -180,7 +179,7 @@ _log_filter = _LogFilter()
 
 
 class _SuppressLogs:
-    """The context manager of ``suppressing_logs``: a class, as a generator takes three times as long for each span."""
+    """The context manager of ``suppressing_logs``. It is a class, because a generator takes three times as long per span."""
 
     __slots__ = ("_exporter", "_token")
 
@@ -195,21 +194,25 @@ class _SuppressLogs:
 
 
 class QuietExporter:
-    """An SDK exporter of any signal that prints nothing, remembers its last result, and stops after a rejection.
+    """An SDK exporter of any signal that keeps its last result, and logs a failure at most hourly.
 
-    It stops for good after the first 404, 405 (Phoenix) or UNIMPLEMENTED, because the backend does not accept this signal.
+    It sends nothing more after the first 404, 405 (Phoenix) or UNIMPLEMENTED: the backend does not accept this signal.
 
     Args:
         inner: span, metric or log exporter; all other attributes are read from it.
-        endpoint: address for people, without credentials.
+        endpoint: address without credentials, for messages.
         partial: reads the partial rejections of a backend; None = they are unknown.
 
     Attributes:
-        undelivered: number of spans, points or events in failed exports, rejected by the backend, or dropped because too many
-            were waiting.
+        failures: number of exports that failed, or that the backend rejected in part.
+        undelivered: number of spans, points or events that were lost: in failed exports, rejected by the backend, or dropped
+            because too many were waiting.
         unreachable: whether the backend was unreachable at the latest try; still True while the exporter waits for the next.
-        readable_place: returns the place of the signal without this exporter, so that a failure loses nothing; empty = nowhere.
+        readable_place: returns the place at which the signal can be read without this exporter, as a clause; empty = no such
+            place. If there is one, a failure loses nothing.
         on_success: called after an export that the backend accepted as a whole, on its thread.
+        last_ok: whether the last export succeeded as a whole; None = no export has ended yet.
+        last_ns: end of the last export, Unix time in ns.
     """
 
     def __init__(
@@ -218,11 +221,11 @@ class QuietExporter:
         self._inner = inner
         self._what: Signal = what
         self._partial = partial or PartialSuccess()
-        self._in_part = ""
+        self._partial_failure = ""
         self._sending = 0
         self._closing = False
-        self._error = ""
-        self._cause = ""
+        self._error = ""  # the exporter's message about the export in progress, or the last one
+        self._cause = ""  # its message about the latest try, before a retry; the final error lacks the reason
         self._rejection: Any = None
         self.endpoint = endpoint
         self.failures = 0
@@ -235,9 +238,8 @@ class QuietExporter:
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
         for name in (*modules, *_NOISY_LOGGERS):
             filters = logging.getLogger(name).filters
-            if (
-                _log_filter not in filters
-            ):  # first in order: the SDK's DuplicateFilter would mistake an application's line for one of ours
+            if _log_filter not in filters:
+                # first, because the SDK's DuplicateFilter drops an application's line that equals one of ours
                 filters.insert(0, _log_filter)
 
     def __getattr__(self, name: str) -> Any:
@@ -257,24 +259,26 @@ class QuietExporter:
         """Export through the inner exporter. Never raises, never logs. A result of None counts as a failure."""
         if self.unsupported:
             return self._rejection
-        self._error = self._cause = self._in_part = ""
+        self._error = self._cause = self._partial_failure = ""
         self.unreachable = False
         self._sending = size = _size(args[0]) if args else 0
         with self.suppressing_logs():
             try:
                 result = self._inner.export(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001  (kept as the last result: the SDK would print it)
+            except Exception as error:  # noqa: BLE001  (it becomes the last result; the SDK would print it)
                 self._error = f"{type_name(error)}: {error}"
                 result = None
         self._sending = 0
-        self._keep(result, size)
+        self._record_result(result, size)
         return result
 
     def shutdown(self, *args: Any, **kwargs: Any) -> None:
         """Shut the inner exporter down, which interrupts the wait before a retry."""
         self._closing = True
-        if self._sending and self._cause:  # the interrupted thread may not get to it during an exit
-            self._complain()
+        if (
+            self._sending and self._cause
+        ):  # at the exit of the process, the exporting thread may end before it logs this
+            self._log_failure()
         with self.suppressing_logs():
             self._inner.shutdown(*args, **kwargs)
 
@@ -286,34 +290,35 @@ class QuietExporter:
         elif record.levelno >= logging.ERROR:
             self._error = words
         elif record.levelno == logging.WARNING and not self._closing:
-            self._cause = words  # the reason of a retry; the final error lacks it
-            self._notice_unreachable()
+            self._cause = words
+            self._check_reachability()
 
     def suppressing_logs(self) -> AbstractContextManager[None]:
-        """Return a context manager that keeps log lines of the SDK and the exporters on this thread off stderr."""
+        """Return a context manager that drops log lines of the SDK and the exporters on this thread."""
         return _SuppressLogs(self)
 
-    def delivered_since(self, failures: int) -> bool:
-        """Return whether no export failed since the count was ``failures``, including the last export before that."""
+    def has_delivered_since(self, failures: int) -> bool:
+        """Return whether the last export succeeded, and none has failed since ``failures`` had this value."""
         return bool(self.readable_place()) or (self.last_ok is not False and self.failures == failures)
 
     def last(self) -> str:
         """Return the last result in one clause, with its time and the number of undelivered items."""
         if self._sending and self.unreachable:
-            return f"{self._clause()}, trying again{self._losses(self._sending)}"
+            return f"{self._reason()}, trying again{self._losses(self._sending)}"
         if self.last_ok is None:
             return f"nothing sent yet{self._losses()}"
         when = datetime.fromtimestamp(self.last_ns / 1e9, UTC).strftime("%H:%M:%S UTC")
         if self.last_ok:
             unseen = "" if self._partial.is_known else "; whether all was accepted is not known"
             return f"ok at {when}{self._losses()}{unseen}"
-        if self._in_part:
-            return f"accepted in part at {when}: {self._in_part}{self._losses()}"
+        if self._partial_failure:
+            return f"accepted in part at {when}: {self._partial_failure}{self._losses()}"
         if self.unsupported:
-            return f"stopped at {when}: the backend does not take this signal ({self._clause()})"
-        return f"failed at {when}: {self._clause()}{self._losses()}"
+            return f"stopped at {when}: the backend does not take this signal ({self._reason()})"
+        return f"failed at {when}: {self._reason()}{self._losses()}"
 
-    def _keep(self, result: Any, size: int) -> None:
+    def _record_result(self, result: Any, size: int) -> None:
+        """Record the result of an export of ``size`` items."""
         self.last_ns = time.time_ns()
         succeeded = getattr(result, "name", "") == "SUCCESS"
         rejected, why = self._partial.take()
@@ -326,69 +331,68 @@ class QuietExporter:
         self.failures += 1
         if succeeded:
             self.undelivered += rejected
-            message = f" ({_shortened(why)})" if why else ""
-            self._in_part = f"{rejected} of {size} {_THINGS[self._what]} rejected{message}"
-            where = self._where()
+            message = f" ({_shorten(why)})" if why else ""
+            self._partial_failure = f"{rejected} of {size} {_ITEMS[self._what]} rejected{message}"
+            endpoint = self._base_endpoint()
             log_once(
-                f"reject {where}",
-                f"{where} rejects a part of each export: see scorer.status() for the number of lost items",
+                f"reject {endpoint}",
+                f"{endpoint} rejects a part of each export: see scorer.status() for the number of lost items",
             )
             return
         if result is not None and _UNSUPPORTED.search(self._error):
             self._rejection = result
         if not self.unsupported or self._what == "traces":
             self.undelivered += size
-            self._notice_unreachable()
-            self._complain()
+            self._check_reachability()
+            self._log_failure()
 
-    def _notice_unreachable(self) -> None:
-        if self._clause() in _UNREACHABLE:
+    def _check_reachability(self) -> None:
+        if self._reason() in _UNREACHABLE:
             self.unreachable = True
-            self._complain()
+            self._log_failure()
 
-    def _complain(self) -> None:
-        """Log the failure, at most hourly per endpoint and reason: the three signals of an endpoint have one cause."""
-        stopped_by_us = self._closing and not self._cause
-        if self.readable_place() or stopped_by_us:
+    def _log_failure(self) -> None:
+        """Log the failure, at most hourly per endpoint and reason, because all signals of an endpoint fail for one reason."""
+        was_interrupted = self._closing and not self._cause
+        if self.readable_place() or was_interrupted:
             return
-        where, clause = self._where(), self._clause()
-        cannot = f"nothing can be exported to {where} ({clause})"
+        endpoint, reason = self._base_endpoint(), self._reason()
         remedy = "see scorer.status() for the number of lost items"
-        if clause in _UNREACHABLE:
-            endpoint = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
-            remedy = f"is a Collector there? Set {endpoint}, or OTEL_SDK_DISABLED=true, which ends scoring"
-        elif clause in ("HTTP 401", "HTTP 403", "gRPC UNAUTHENTICATED", "gRPC PERMISSION_DENIED"):
+        if reason in _UNREACHABLE:
+            variable = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
+            remedy = f"is a Collector there? Set {variable}, or OTEL_SDK_DISABLED=true, which ends scoring"
+        elif reason in ("HTTP 401", "HTTP 403", "gRPC UNAUTHENTICATED", "gRPC PERMISSION_DENIED"):
             remedy = f"set {semconv.OTLP_ENDPOINT_ENV_PREFIX}HEADERS to the credentials of the backend"
         elif self.unsupported:
             remedy = f"it does not accept {self._what}: correct {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
-        log_once(f"export {where} {clause}", f"{cannot}: {remedy}")
+        log_once(f"export {endpoint} {reason}", f"nothing can be exported to {endpoint} ({reason}): {remedy}")
 
-    def _clause(self) -> str:
-        cause = next(filter(None, map(condense, (self._cause, self._error))), "")
-        words = cause or self._error or ("not sent before the end" if self._closing else "no reason given")
-        return words if cause else _shortened(words)
+    def _reason(self) -> str:
+        """Return the reason of the last failure, or of the latest try, as one clause."""
+        reason = condense(self._cause) or condense(self._error)
+        return reason or _shorten(self._error or ("not sent before the end" if self._closing else "no reason given"))
 
-    def _where(self) -> str:
+    def _base_endpoint(self) -> str:
         """Return the endpoint without the path of the signal."""
         return self.endpoint.removesuffix(f"/v1/{self._what}")
 
     def _losses(self, waiting: int = 0) -> str:
         if self.readable_place():
             return ""
-        lost = f"; {self._counted(self.undelivered)} not delivered" if self.undelivered else ""
-        return (f"; {self._counted(waiting)} waiting" if waiting else "") + lost
+        lost = f"; {self._format_items(self.undelivered)} not delivered" if self.undelivered else ""
+        return (f"; {self._format_items(waiting)} waiting" if waiting else "") + lost
 
-    def _counted(self, number: int) -> str:
-        things = _THINGS[self._what]
-        return f"{number} {things.removesuffix('s') if number == 1 else things}"
+    def _format_items(self, number: int) -> str:
+        noun = _ITEMS[self._what]
+        return f"{number} {noun.removesuffix('s') if number == 1 else noun}"
 
 
-def _shortened(words: str) -> str:
-    return words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
+def _shorten(words: str) -> str:
+    return words if len(words) <= MAX_CHARS else f"{words[:MAX_CHARS]}…"
 
 
 def condense(words: str) -> str:
-    """Return one clause for an exporter's message; empty if the message is unknown."""
+    """Return the reason in an exporter's message as one clause; empty if the message is unknown."""
     for clause, pattern in _UNREACHABLE.items():
         if pattern.search(words):
             return clause
@@ -411,8 +415,6 @@ def _size(batch: Any) -> int:
     return sum(len(metric.data.data_points) for scope in scopes for metric in scope.metrics)
 
 
-# The SDK is imported on first use, because metrics, logs and the OTLP exporters take 100 to 300 ms.
-
 _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
     "traces": ("trace_exporter", "OTLPSpanExporter"),
     "metrics": ("metric_exporter", "OTLPMetricExporter"),
@@ -420,13 +422,13 @@ _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
 }
 """Signal → module and class; HTTP and gRPC use the same names."""
 
-_SAY_WHERE = ("ENDPOINT", "PROTOCOL")
-"""Endings of variables that choose an exporter's destination. If such a variable is set, the user has chosen it."""
+_DESTINATION = ("ENDPOINT", "PROTOCOL")
+"""Endings of the variables with which a user chooses an exporter's destination."""
 
 
 @dataclass(eq=False)
 class _QuietProcessor:
-    """A batch processor that does not print "Queue full" in the application if the collector is slow."""
+    """A batch processor that logs no "Queue full" if the backend is slow; the exporter counts the dropped items."""
 
     _inner: Any
     _exporter: QuietExporter
@@ -445,6 +447,8 @@ class _QuietProcessor:
 
 class BuiltProviders:
     """Our own exporters and providers. Each is built at its first use, from the OTEL_* variables at that time.
+
+    The SDK is imported at the first use, too, because metrics, logs and the OTLP exporters take 100 to 300 ms.
 
     Args:
         service_name: ``service.name``; None = ``OTEL_SERVICE_NAME``.
@@ -478,14 +482,13 @@ class BuiltProviders:
         """
         if what not in self._exporters:
             transport = _transport(what)
-            made = None if is_off(what) else quiet_otlp_exporter(what, _endpoint(what, transport), transport)
-            self._exporters[what] = made
+            self._exporters[what] = (
+                None if is_off(what) else quiet_otlp_exporter(what, _endpoint(what, transport), transport)
+            )
         return self._exporters[what]
 
     def provider(self, what: Signal) -> Any:
-        """Return a new provider with this exporter. We shut it down, because the SDK's exit hook has no deadline."""
-        # Any, because the exporter is no subclass of the SDK's: that would import the SDK, and the exporter serves three
-        # signals.
+        """Return a new provider with the exporter of a signal. It has no exit hook, because the SDK's has no deadline."""
         make = {"traces": self._tracer_provider, "metrics": self._meter_provider, "logs": self._logger_provider}
         return make[what](self.exporter(what))
 
@@ -538,7 +541,7 @@ def is_sent_by_default(what: Signal) -> bool:
 
 
 def has_endpoint() -> bool:
-    """Return whether a variable sets a destination, so that the user expects delivery; the default address is not a choice."""
+    """Return whether a variable configures OTLP. If not, the user may not expect a delivery to the default address."""
     return any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
 
 
@@ -548,15 +551,16 @@ def send_by_default_to(endpoint: str) -> None:
     It sets ``OTEL_EXPORTER_OTLP_ENDPOINT``. Only for a process of spanscore, before the first export.
     """
     prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
-    if not any(value and name.startswith(prefix) and name.endswith(_SAY_WHERE) for name, value in os.environ.items()):
+    if not any(value and name.startswith(prefix) and name.endswith(_DESTINATION) for name, value in os.environ.items()):
         os.environ[f"{prefix}ENDPOINT"] = endpoint
 
 
 def own_endpoints() -> dict[Signal, str]:
     """Return signal → endpoint that spanscore's exporter would use now, without credentials; no disabled signals."""
-    asked = [what for what in SIGNALS if what == "traces" or has_endpoint()]
-    on = [] if sdk_disabled() else [what for what in asked if not is_off(what)]
-    return {what: _endpoint(what, _transport(what)) for what in on}
+    if sdk_disabled():
+        return {}
+    exported = [what for what in SIGNALS if (what == "traces" or has_endpoint()) and not is_off(what)]
+    return {what: _endpoint(what, _transport(what)) for what in exported}
 
 
 def quiet_otlp_exporter(
@@ -565,8 +569,8 @@ def quiet_otlp_exporter(
     """Return spanscore's exporter for a signal, which reads partial rejections over HTTP.
 
     Args:
-        what: signal.
-        where: endpoint for people.
+        what: the signal.
+        where: endpoint for messages, without credentials.
         transport: ``http`` or ``grpc``.
         options: options of the SDK's exporter.
     """
@@ -593,7 +597,7 @@ DEFAULT_ENDPOINTS: Final = {"grpc": "http://localhost:4317", "http": "http://loc
 
 
 def _endpoint(what: Signal, transport: str) -> str:
-    """Return an exporter's endpoint by the specification's rules, for people: without user, password and query."""
+    """Return an exporter's endpoint by the specification's rules, for messages: without user, password and query."""
     own = os.environ.get(f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}{what.upper()}_ENDPOINT")
     url = own or _setting(what, "ENDPOINT") or DEFAULT_ENDPOINTS[transport]
     if not own and transport == "http":

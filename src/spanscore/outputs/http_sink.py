@@ -1,4 +1,4 @@
-"""The parts that sinks over HTTP share: a message, its destination, and the protocol of the outbox that sends it.
+"""The parts that all HTTP sinks share: a message, its destination, and the protocol of the outbox that sends it.
 
 A sink makes messages on the span thread, or on the loop, and puts them into its outbox. The outbox (``durable/``) keeps them in
 memory or on a disk, and sends them on a thread of its own. A sink gets its outbox from ``open_outbox``.
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """Return the message from such bytes."""
+        """Return the message from the bytes that ``to_bytes`` returned."""
         return cls(raw[:_ID_BYTES].hex(), raw[_ID_BYTES:])
 
 
@@ -93,15 +93,20 @@ def message_id(*parts: object) -> str:
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:
     """Return a mapping as compact JSON in UTF-8, without its None values. Lone surrogates in texts are replaced."""
-    present = {key: held for key, held in value.items() if held is not None}
-    return safe_text(json.dumps(present, ensure_ascii=False, separators=(",", ":"))).encode()
+    return safe_text(json.dumps(without_none(value), ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping without its None values."""
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def exported_scores(unit: Unit, scores: Sequence[Score]) -> Iterator[tuple[Score, str]]:
-    """Yield the scores for a trace store, each with the id of its message.
+    """Yield the scores for a trace store, each with the id of its message. Left out are:
 
-    Scores without a value are left out. So are units of unsampled traces, because the store has no span of them, and
-    provisional scores of conversations, because the store's averages would count a conversation twice.
+    - scores without a value,
+    - scores of an unsampled trace, because the store has no span of it,
+    - provisional scores of a conversation, because the store's averages would count the conversation twice.
     """
     root = unit.root
     if root is not None and root.sampled and not unit.is_provisional:
@@ -109,7 +114,8 @@ def exported_scores(unit: Unit, scores: Sequence[Score]) -> Iterator[tuple[Score
 
 
 def score_name(score: Score) -> str:
-    """Return the name of a score in a trace store: scores outside sampled traffic have one of their own, because they belong in
-    no mean of sampled traffic.
+    """Return the name of a score in a trace store.
+
+    A score outside sampled traffic has another name, because it belongs in no mean of sampled traffic.
     """
     return score.metric if score.source is None else f"{score.metric}.{score.source}"

@@ -1,4 +1,4 @@
-"""Table of every instrument with kind, unit, description, and the source of the numbers."""
+"""Table of every OpenTelemetry instrument with its kind, unit and description, grouped by the source of its numbers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SUMS: Mapping[str, Instrument] = {
         "Units that became cases of a data set, had a question that it contains already, or were lost",
     ),
 }
-"""Instruments with sums of scores and labels."""
+"""Instruments with sums of scores, judge calls, human labels and collected cases."""
 MOMENTS = (
     semconv.WEIGHT,
     semconv.WEIGHT_QUALITY,
@@ -71,7 +71,10 @@ MOMENTS = (
 )
 """Instruments with the sums for a mean and its variance."""
 APPLICABLE = (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
-"""Instruments with the sums of the share to which a metric applies. y is 0 or 1, so Σwy is Σw, and Σw²y is Σw², over y = 1."""
+"""Instruments with Σw and Σw² for the share of traffic to which a metric applies.
+
+Each has one sum for units to which the metric applies (y = 1), and one for the others (y = 0). Both give Σwy and Σw²y, too.
+"""
 READ: Mapping[str, Instrument] = {
     semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units released from the hold, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
@@ -115,7 +118,7 @@ READ: Mapping[str, Instrument] = {
     semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
     semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the hold"),
 }
-"""Instruments with readings of the parts of a scorer."""
+"""Instruments whose numbers a part of the scorer returns on request."""
 POINTS: Mapping[str, Instrument] = {
     semconv.JUDGE_CONCURRENCY_LIMIT: Instrument(
         "gauge",

@@ -1,4 +1,4 @@
-"""The OpenTelemetry instruments of the library, made once per meter, and the sums that they export."""
+"""The sums of a scorer (``Telemetry``), and the OpenTelemetry instruments that export the sums of all scorers on a meter."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from spanscore.outputs.aggregates import (
     Points,
     add_up,
     checked_dimensions,
-    closed_sets,
+    combine_readings,
     is_conditional,
     labels_of_applicability,
     labels_of_calls,
     labels_of_compared,
+    labels_of_histogram,
     labels_of_metric,
     labels_of_outcome,
-    labels_of_run,
     labels_of_score,
+    possible_labels,
     source_of,
-    together,
 )
 from spanscore.outputs.instrument_table import APPLICABLE, INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
 from spanscore.protocols import Counts, Metric
@@ -56,13 +56,15 @@ _Reader: TypeAlias = "Callable[[Telemetry], Mapping[Labels, float]]"
 class MeterInstruments:
     """The instruments of one meter, which add up the numbers of all scorers on it.
 
+    The SDK would silently ignore the callbacks of a second scorer's instruments with the same names.
+
     Attributes:
         abandoned: whether recording has stopped.
     """
 
     def __init__(self, meter: Meter) -> None:
         self.abandoned = False
-        self._members: list[Telemetry] = []
+        self._scorers: list[Telemetry] = []
         self._make_sums()
         call_in_child(self, MeterInstruments._make_sums)
         self._make_observable(meter)
@@ -71,43 +73,43 @@ class MeterInstruments:
         self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
         self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
 
-    def join(self, one: Telemetry) -> None:
+    def join(self, scorer: Telemetry) -> None:
         """Add the numbers of one more scorer."""
         with self._lock:
-            self._members.append(one)
+            self._scorers.append(scorer)
 
-    def leave(self, one: Telemetry) -> None:
-        """Remove a scorer. Keep the scorer's last counts, which add up, and its pending units; the other gauges end."""
+    def leave(self, scorer: Telemetry) -> None:
+        """Remove a scorer. Its last counts and pending units stay in the exported numbers; its other gauges do not."""
         with self._lock:
-            if one in self._members:
-                self._members.remove(one)
-                for name, read in self._kept.items():
-                    add_up(self._gone.setdefault(name, {}), read(one))
-                self._left |= one.points()
+            if scorer in self._scorers:
+                self._scorers.remove(scorer)
+                for name, read in self._lasting.items():
+                    add_up(self._past_sums.setdefault(name, {}), read(scorer))
+                self._past_points |= scorer.points()
 
-    def waited(self, provider: str, model: str, seconds: float) -> None:
+    def record_wait(self, provider: str, model: str, seconds: float) -> None:
         """Record the time that a question has waited to be sent."""
         if not self.abandoned:
             self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
 
     def _make_sums(self) -> None:
         self._lock = Lock()
-        self._gone: dict[str, dict[Labels, float]] = {}
-        self._left: dict[Hashable, GaugeReading] = {}
+        self._past_sums: dict[str, dict[Labels, float]] = {}
+        self._past_points: dict[Hashable, GaugeReading] = {}
 
     def _make_observable(self, meter: Meter) -> None:
         read: dict[str, _Reader] = {
-            semconv.ELIGIBLE: lambda of: of.eligible(),
-            semconv.EVALUATIONS: lambda of: of.evaluations(),
-            semconv.PENDING: lambda of: of.pending(),
-            semconv.MISSING_WEIGHT: lambda of: _weights(of.excluded(), "w"),
-            semconv.MISSING_WEIGHT2: lambda of: _weights(of.excluded(), "w2"),
-            semconv.COMPARED_MISSING_WEIGHT: lambda of: _weights(of.compared_missing(), "w"),
-            semconv.COMPARED_MISSING_WEIGHT2: lambda of: _weights(of.compared_missing(), "w2"),
+            semconv.ELIGIBLE: lambda scorer: scorer.eligible(),
+            semconv.EVALUATIONS: lambda scorer: scorer.evaluations(),
+            semconv.PENDING: lambda scorer: scorer.pending(),
+            semconv.MISSING_WEIGHT: lambda scorer: _weights(scorer.missing_weights(), "w"),
+            semconv.MISSING_WEIGHT2: lambda scorer: _weights(scorer.missing_weights(), "w2"),
+            semconv.COMPARED_MISSING_WEIGHT: lambda scorer: _weights(scorer.compared_missing_weights(), "w"),
+            semconv.COMPARED_MISSING_WEIGHT2: lambda scorer: _weights(scorer.compared_missing_weights(), "w2"),
             **{name: methodcaller("sums", name) for name in SUMS},
             **{name: methodcaller("reading", name) for name in READ},
         }
-        self._kept = {name: reader for name, reader in read.items() if _is_counter(name) or name == semconv.PENDING}
+        self._lasting = {name: reader for name, reader in read.items() if _is_counter(name) or name == semconv.PENDING}
         observed = {name: partial(self._observe, name, reader) for name, reader in read.items()}
         observed |= {name: partial(self._observe_points, name) for name in POINTS}
         for name, observe in observed.items():
@@ -116,22 +118,22 @@ class MeterInstruments:
 
     def _observe(self, name: str, read: _Reader, _: CallbackOptions) -> list[Observation]:
         with self._lock:
-            total = dict(self._gone.get(name, {}))
-            for member in self._members:
-                add_up(total, read(member))
+            total = dict(self._past_sums.get(name, {}))
+            for scorer in self._scorers:
+                add_up(total, read(scorer))
         return [Observation(value, dict(labels)) for labels, value in total.items()]
 
     def _observe_points(self, name: str, _: CallbackOptions) -> list[Observation]:
-        """Observe the present readings. A counter must not decrease, so it keeps the readings of removed scorers."""
+        """Return the present readings; for a counter, which must not decrease, also the last readings of removed scorers."""
         with self._lock:
-            points = dict(self._left) if _is_counter(name) else {}
-            for member in self._members:
-                points |= member.points()
-        return [Observation(value, dict(labels)) for labels, value in together(name, points.values()).items()]
+            points = dict(self._past_points) if _is_counter(name) else {}
+            for scorer in self._scorers:
+                points |= scorer.points()
+        return [Observation(value, dict(labels)) for labels, value in combine_readings(name, points.values()).items()]
 
 
-def _weights(of: Mapping[Labels, Weights], name: str) -> dict[Labels, float]:
-    return {labels: getattr(weights, name) for labels, weights in of.items()}
+def _weights(weights: Mapping[Labels, Weights], name: str) -> dict[Labels, float]:
+    return {labels: getattr(own, name) for labels, own in weights.items()}
 
 
 def _is_counter(name: str) -> bool:
@@ -146,15 +148,15 @@ def _about(name: str) -> dict[str, str]:
     return {"unit": INSTRUMENTS[name].unit, "description": INSTRUMENTS[name].description}
 
 
-class _Meters:
-    """The instruments of every meter, made at the first use of the meter."""
+class _InstrumentsByMeter:
+    """The instruments of every meter, made at the first use of the meter. Thread-safe."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
         self._lock = Lock()
         renew_lock_in_child(self)
 
-    def instruments_of(self, meter: Meter) -> MeterInstruments:
+    def get(self, meter: Meter) -> MeterInstruments:
         with self._lock:
             instruments = self._made.get(meter)
             if instruments is None:
@@ -162,36 +164,37 @@ class _Meters:
             return instruments
 
 
-_meters = _Meters()
-
-
-# Sums are kept here and read by observable counters. So closed label sets are 0 from the first collection on, a forked child
-# starts at 0 instead of exporting its parent's counts again, and a late reader misses no count. Several scorers on one
-# meter add up: the SDK would silently ignore the callbacks of the second scorer.
-#
-# All sums use quality and 1/π, never a raw value, so they are monotonic: replicas add up, and ``increase()`` handles
-# restarts.
+_instruments = _InstrumentsByMeter()
 
 Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
 """Function that returns one number, or ``reason`` → number."""
 Waits: TypeAlias = Callable[[Callable[[str, str, float], None]], None]
-"""Function that registers a listener for the wait of each question: provider, model, seconds; each listener once."""
+"""Function that registers a listener, once, which gets provider, model and seconds of each question's wait."""
 
 UNKNOWN = "unknown"
 _REASON = "reason"
 
 
 class Telemetry:
-    """The instruments of one scorer. Thread-safe; a score's content never makes it raise.
+    """The sums of one scorer, which observable instruments read. Thread-safe; no content of a score makes it raise.
+
+    Because the sums are kept here and not in the SDK,
+
+    - declared attribute sets are 0 from the first collection on,
+    - a forked child starts at 0 and does not export its parent's counts again,
+    - a meter that is added later gets all counts.
+
+    The sums contain quality and w = 1/π, never raw values. So they only grow: replicas add up, and PromQL's ``increase()``
+    handles restarts.
 
     Args:
         meter: meter of the export; None = no export yet, but sums are kept.
-        gauges: instrument name (of queue, hold, capture …) → function that reads it; a mapping is one point per ``reason``.
-        points: reads the accounts and the budgets.
-        waits: registers a listener for questions that wait for an account.
+        gauges: instrument of ``READ`` → function that returns its number; a mapping has one number per ``reason``.
+        points: returns the readings of accounts, budgets, judge checks and partitions.
+        waits: registers a listener for the waits of questions; None = no waits are recorded.
         dimensions: attribute or metadata key → its separate values; any other value is ``other``.
         compared: reads the compared value of a unit; None = no releases are compared.
-        max_sets: attribute sets per instrument; models, agents and evaluator versions above it are ``other``.
+        max_sets: undeclared attribute sets per instrument; models, agents and evaluator versions above it are ``other``.
 
     Attributes:
         on_collection: called at the beginning of each collection, on its thread.
@@ -214,13 +217,13 @@ class Telemetry:
     ) -> None:
         self.counts = counts
         self.on_collection: Callable[[], object] = object
-        self._collected = local()
+        self._collection = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
         self._dimensions = checked_dimensions(dimensions or {})
         self._compared = compared
-        self._releases: set[tuple[str, str]] = set()
-        self._known: dict[tuple[str, Source], Metric] = {}
+        self._declared_values: set[tuple[str, str]] = set()
+        self._metrics: dict[tuple[str, Source], Metric] = {}
         self._declared: set[tuple[str, Source]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
@@ -230,7 +233,7 @@ class Telemetry:
 
     @property
     def overflowed(self) -> int:
-        """Number of measurements with attributes that became ``other``, because the instrument had too many sets."""
+        """Number of measurements in sets with ``other``, because their instrument had too many sets."""
         return self._sums.overflowed
 
     @property
@@ -239,30 +242,31 @@ class Telemetry:
         return dict(self._sums.overflowing)
 
     def export_to(self, meter: Meter) -> None:
-        """Make the instruments on this meter, too, which gets the sums from the beginning, and histograms from now on."""
+        """Export to this meter, too: all sums from the beginning, but histograms only from now on."""
         if meter not in self._exported:
-            instruments = _meters.instruments_of(meter)
+            instruments = _instruments.get(meter)
             instruments.join(self)
             self._exported = {**self._exported, meter: instruments}
             self.record_waits()
 
     def record_waits(self) -> None:
-        """Record the waits of the present accounts, after new ones were added."""
+        """Record the waits of all present accounts. Call it after accounts were added."""
         if self._waits is not None:
             for instruments in self._exported.values():
-                self._waits(instruments.waited)
+                self._waits(instruments.record_wait)
 
     def abandon(self, meter: Meter) -> None:
-        """Stop recording on this meter without calling it. In a forked child the meter's locks may be held for ever."""
+        """Stop recording on this meter, without a call of the meter: in a forked child, its locks may be locked for ever."""
         if meter in self._exported:
             self._exported[meter].abandoned = True
-        self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
+        self._exported = {other: kept for other, kept in self._exported.items() if other is not meter}
 
     def declare(self, metrics: Iterable[Metric], source: Source = None) -> None:
         """Create all sums of these metrics, in a source, with the value 0. Call it before their first unit."""
         for metric in metrics:
             self._declared.add((metric.name, source))
-            self._known[metric.name, source] = metric
+            self._metrics[metric.name, source] = metric
+            # before the first score of a release, the only compared value is ``other``
             self._declare_sums(metric, source, {} if self._compared is None else {semconv.COMPARED: ()})
             if source is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
@@ -271,7 +275,7 @@ class Telemetry:
                 self._sums.declare(labels, dict.fromkeys(APPLICABLE, 0.0))
 
     def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
-        """Create the sums of a metric's calls of a model with the value 0; the cost only if prices are known (missing ≠ 0)."""
+        """Create the sums of a metric's calls of a model with the value 0; the cost only if the model has a price."""
         labels = labels_of_calls(metric, model)
         for kind in _tokens(JudgeCall(step="", model=model)):
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), 0)
@@ -294,10 +298,10 @@ class Telemetry:
             context: contains the scored span's context, to which the exemplar points.
         """
         for call in score.usage.calls:
-            self._judged(score, call)
+            self._record_call(score, call)
         if score.contradictions:
-            asked = labels_of_calls(score.metric, score.judge_model or UNKNOWN)
-            self._sums.add(semconv.JUDGE_SELF_CONTRADICTIONS, asked, score.contradictions)
+            labels = labels_of_calls(score.metric, score.judge_model or UNKNOWN)
+            self._sums.add(semconv.JUDGE_SELF_CONTRADICTIONS, labels, score.contradictions)
         if score.revision or (unit is not None and unit.is_provisional):
             return
         self._record_disagreement(unit, score, context)
@@ -305,7 +309,7 @@ class Telemetry:
             w, labels = _weight(score), labels_of_applicability(score.metric, score.evaluator_version, score.applies)
             self._sums.add_all(labels, zip(APPLICABLE, (w, w * w), strict=True))
         if score.value is not None:
-            self._scored(unit, score, context)
+            self._record_value(unit, score, context)
         elif score.error_type == _DECLINED and not score.source:
             self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
@@ -314,19 +318,20 @@ class Telemetry:
         self._sums.add(name, labels, amount)
 
     def close(self) -> None:
-        """Release the ledger and the gauges. Counts stay exported, because a counter must not decrease.
+        """End the gauges of this scorer. Its counts stay exported, because a counter must not decrease.
 
-        Pending units stay, too; after a shutdown they are 0. A store shows a gauge's last value for minutes.
+        The number of pending units stays, too: after a shutdown it is 0, and without it a store would show the last value for
+        minutes.
         """
         for instruments in self._exported.values():
             instruments.leave(self)
 
-    def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
+    def _record_value(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         # an external metric may return a quality outside [0, 1], or NaN, which the SDK would drop
         w, y = _weight(score), score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
         segment = self._segment_of(None if unit is None else unit.root)
         if self._compared is not None:
-            segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
+            segment += ((semconv.COMPARED, self._compared_value(self._compared, unit, score)),)
         labels = labels_of_score(
             score.metric, score.exported_label, score.evaluator_version, segment, source_of(unit, score)
         )
@@ -338,7 +343,7 @@ class Telemetry:
             return
         amounts = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
         self._sums.add_all(labels, zip(_OF_SCORE, amounts, strict=True))
-        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
+        bounded = dict(self._sums.limit_labels(semconv.QUALITY_HISTOGRAM, labels_of_histogram(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
 
@@ -346,11 +351,11 @@ class Telemetry:
         if score.jury is None or score.jury.disagreement is None:
             return
         labels = labels_of_score(score.metric, None, score.evaluator_version, (), source_of(unit, score))
-        bounded = dict(self._sums.admit(semconv.JURY_DISAGREEMENT, labels))
+        bounded = dict(self._sums.limit_labels(semconv.JURY_DISAGREEMENT, labels))
         for instruments in self._exported.values():
             instruments.jury_disagreement.record(score.jury.disagreement, bounded, context=context)
 
-    def _judged(self, score: Score, call: JudgeCall) -> None:
+    def _record_call(self, score: Score, call: JudgeCall) -> None:
         labels = labels_of_calls(score.metric, call.model or score.judge_model or UNKNOWN)
         self._sums.add(semconv.JUDGE_CALLS, labels, 1)
         for kind, tokens in _tokens(call).items():
@@ -363,33 +368,34 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
         if call.cached:  # a cached answer has no duration
             return
-        bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
+        bounded = dict(self._sums.limit_labels(semconv.JUDGE_DURATION, labels))
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
     def _declare_sums(self, metric: Metric, source: Source, compared: Mapping[str, Sequence[str]]) -> None:
         scale = metric.scale
         _, *weighted = _OF_CATEGORY if scale.categories and not scale.has_quality else _OF_SCORE
-        for labels in closed_sets(metric, {**self._dimensions, **compared}, source):
+        for labels in possible_labels(metric, {**self._dimensions, **compared}, source):
             self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(weighted, 0.0)})
 
-    def _release_of(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
-        """Return the compared value; at its first score, create all its sums with the value 0."""
+    def _compared_value(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
+        """Return the compared value of a score. At the first score of a value, create all sums of the value as 0."""
         value = compared.of_score(unit, score)
         metric = score.metric if compared.by == semconv.EVALUATOR_VERSION else ""
-        if (metric, value) not in self._releases:
-            self._releases.add((metric, value))
-            for (_, source), known in list(self._known.items()):
-                if metric in ("", known.name):
-                    self._declare_sums(known, source, {semconv.COMPARED: (value,)})
+        if (metric, value) not in self._declared_values:
+            self._declared_values.add((metric, value))
+            for (_, source), declared in list(self._metrics.items()):
+                if metric in ("", declared.name):
+                    self._declare_sums(declared, source, {semconv.COMPARED: (value,)})
         return value
 
     def _segment_of(self, root: SpanData | None) -> Labels:
-        found, sources = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
+        """Return the value of each dimension on a unit, from the root's metadata, attributes or resource."""
+        segment, places = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
         for key, values in self._dimensions.items():
-            text = plain_text(next((of[key] for of in sources if key in of), None))
-            found.append((key, text if text is not None and text in values else OTHER))
-        return tuple(found)
+            text = plain_text(next((place[key] for place in places if key in place), None))
+            segment.append((key, text if text is not None and text in values else OTHER))
+        return tuple(segment)
 
     # --- read by the observable instruments ---
 
@@ -398,52 +404,52 @@ class Telemetry:
         return self._sums.read(name)
 
     def eligible(self) -> dict[Labels, float]:
-        """Return the entered units per metric. A collection reads it first, then ``evaluations`` and ``pending``."""
+        """Return the eligible units per metric. A collection reads them before all other counts of units."""
         self.on_collection()
-        self._collected.counted = self.counts.count_units()
-        return self._per_metric(lambda counted: counted.eligible)
+        self._collection.counts = self.counts.count_units()
+        return self._per_metric(lambda counts: counts.eligible)
 
     def evaluations(self) -> dict[Labels, float]:
-        """Return the units with an outcome, per metric and outcome; each outcome of a declared metric is included."""
-        ended = dict.fromkeys(self._each(Outcome), 0)
-        for _, counted in self._counted().parts:
-            ended.update(counted.outcomes)
+        """Return the units with an outcome, per metric and outcome; 0 for the other outcomes of a declared metric."""
+        ended = dict.fromkeys(self._declared_outcomes(Outcome), 0)
+        for _, counts in self._unit_counts().parts:
+            ended.update(counts.outcomes)
         return {labels_of_outcome(*key): count for key, count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
         """Return the units without an outcome yet, per metric."""
-        return self._per_metric(lambda counted: counted.pending)
+        return self._per_metric(lambda counts: counts.pending)
 
-    def excluded(self) -> dict[Labels, Weights]:
-        """Return the weights of lost units per metric and outcome, with every outcome of a declared metric."""
-        weights = dict.fromkeys(self._each(_LOSSES), Weights())
-        for _, counted in self._counted().parts:
-            weights.update(counted.excluded)
-        return {labels_of_outcome(*key): of for key, of in weights.items()}
+    def missing_weights(self) -> dict[Labels, Weights]:
+        """Return the weights of lost units per metric and outcome; 0 for the other outcomes of a declared metric."""
+        weights = dict.fromkeys(self._declared_outcomes(_LOSSES), Weights())
+        for _, counts in self._unit_counts().parts:
+            weights.update(counts.excluded)
+        return {labels_of_outcome(*key): own for key, own in weights.items()}
 
-    def compared_missing(self) -> dict[Labels, Weights]:
+    def compared_missing_weights(self) -> dict[Labels, Weights]:
         """Return the weights of lost units per metric and compared value."""
         if self._compared is None:
             return {}
         population = [metric for metric, source in self._declared if source is None]
-        found = {(metric, value): Weights() for metric in population for value in self._compared.known(metric)}
-        return {labels_of_compared(*key): of for key, of in {**found, **self._counted().compared}.items()}
+        zeros = {(metric, value): Weights() for metric in population for value in self._compared.values_of(metric)}
+        return {labels_of_compared(*key): own for key, own in {**zeros, **self._unit_counts().compared}.items()}
 
-    def _counted(self) -> UnitCounts:
-        """Return the counts at the start of this thread's collection, so that its three instruments agree; otherwise now."""
-        return getattr(self._collected, "counted", None) or self.counts.count_units()
+    def _unit_counts(self) -> UnitCounts:
+        """Return the counts at the start of this thread's collection, so that all instruments agree; otherwise those of now."""
+        return getattr(self._collection, "counts", None) or self.counts.count_units()
 
-    def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, Source]]:
+    def _declared_outcomes(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, Source]]:
         return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))
 
     def _per_metric(self, number: Callable[[UnitCounts], Mapping[str, int]]) -> dict[Labels, float]:
         counts = dict.fromkeys(self._declared, 0)
-        for source, counted in self._counted().parts:
-            counts |= {(metric, source): units for metric, units in number(counted).items()}
-        return {labels_of_metric(*one): units for one, units in counts.items()}
+        for source, of_source in self._unit_counts().parts:
+            counts |= {(metric, source): units for metric, units in number(of_source).items()}
+        return {labels_of_metric(*key): units for key, units in counts.items()}
 
     def reading(self, name: str) -> dict[Labels, float]:
-        """Return the reading of an instrument; empty if it has no reader, or if the reader fails."""
+        """Return the numbers of an instrument of ``gauges``; empty if it has no function, or if the function fails."""
         try:
             value = self.gauges[name]() if name in self.gauges else {}
         except Exception:  # noqa: BLE001  (the SDK would print it at each collection; a missing point is visible)
@@ -453,7 +459,7 @@ class Telemetry:
         return {(): value}
 
     def points(self) -> Mapping[Hashable, GaugeReading]:
-        """Return the readings of the accounts and budgets; empty if the reader fails."""
+        """Return the readings of accounts, budgets and the like; empty if their function fails."""
         try:
             return self._points()
         except Exception:  # noqa: BLE001  (as in ``reading``)

@@ -1,6 +1,6 @@
-"""The sink ``langfuse``: scores and human labels become scores in Langfuse, on the trace and the observation of the unit.
+"""The sink ``langfuse`` sends scores and human labels to Langfuse, on the trace and the observation of the unit.
 
-Langfuse has one score per id. A repeated request, and a score that supersedes another, replace it.
+Langfuse has one score per id. A repeated request, or a newer score, replaces the score.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from spanscore.outputs.http_sink import (
     json_bytes,
     message_id,
     score_name,
+    without_none,
 )
 from spanscore.outputs.score_spans import explanation_of
 
@@ -40,23 +41,22 @@ def langfuse_keys(settings: LangfuseSettings) -> tuple[str, str]:
     Raises:
         NotReadyError: a key is missing; the message names the parameter and the variable.
     """
-    public_key = settings.public_key or os.environ.get("LANGFUSE_PUBLIC_KEY")
-    secret_key = settings.secret_key or os.environ.get("LANGFUSE_SECRET_KEY")
-    for name, key in (("public_key", public_key), ("secret_key", secret_key)):
-        if not key:
-            raise NotReadyError(
-                f"outputs.sinks: langfuse has no {name}; set the variable LANGFUSE_{name.upper()} of the environment"
-            )
-    return public_key or "", secret_key or ""
+    return _key("public_key", settings.public_key), _key("secret_key", settings.secret_key)
+
+
+def _key(name: str, parameter: str | None) -> str:
+    variable = f"LANGFUSE_{name.upper()}"
+    key = parameter or os.environ.get(variable)
+    if not key:
+        raise NotReadyError(f"outputs.sinks: langfuse has no {name}; set the variable {variable} of the environment")
+    return key
 
 
 class LangfuseSink:
-    """Sends a score for each score with a value, and for each human label of a known unit.
+    """Sends a score for each of the ``exported_scores``, and for each human label of a known unit.
 
-    The ids of trace and observation are those of the unit's span, as Langfuse receives them over OTLP. Scores of units of
-    unsampled traces are left out, because Langfuse has no span of them. So are provisional scores of conversations, because
-    Langfuse's averages would count a conversation twice. Scores outside sampled traffic have a name with their source, such
-    as ``faithfulness.shadow``.
+    The ids of trace and observation are those of the unit's span, as Langfuse receives them over OTLP. The name of a score
+    outside sampled traffic has the score's source: ``faithfulness.shadow``.
 
     Args:
         content: whether explanations and comments, which quote prompts and answers, may be exported.
@@ -78,23 +78,33 @@ class LangfuseSink:
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Put one message per score into the outbox."""
         for score, identity in exported_scores(unit, scores):
-            facts = {
-                "label": score.label,
-                "evaluator_version": score.evaluator_version or None,
-                "probability": score.probability,
-            }
             is_verdict = score.kind == "binary" and score.number in (0, 1)
-            value = bool(score.number) if is_verdict else score.category or score.number
-            latest = id_of(replace(score, revision=0), unit)
-            self._put(identity, latest, unit.key, score_name(score), value, explanation_of(score), facts)
+            self._put(
+                identity,
+                unit.key,
+                langfuse_id=id_of(replace(score, revision=0), unit),
+                name=score_name(score),
+                value=bool(score.number) if is_verdict else score.category or score.number,
+                comment=explanation_of(score),
+                metadata={
+                    "label": score.label,
+                    "evaluator_version": score.evaluator_version or None,
+                    "probability": score.probability,
+                },
+            )
 
     def label(self, label: Annotation) -> None:
         """Put the message of a label into the outbox; a label without a known unit gets none."""
         if label.unit is not None:
-            identity = message_id(label.id, label.revision)
-            latest = message_id(*label.unit, label.name, label.annotator)
-            facts = {"annotator": label.annotator, "quality": label.quality}
-            self._put(identity, latest, label.unit, label.name, label.value, label.comment, facts)
+            self._put(
+                message_id(label.id, label.revision),
+                label.unit,
+                langfuse_id=message_id(*label.unit, label.name, label.annotator),
+                name=label.name,
+                value=label.value,
+                comment=label.comment,
+                metadata={"annotator": label.annotator, "quality": label.quality},
+            )
 
     def shutdown(self) -> None:
         """Do nothing, because the scorer closes the outbox."""
@@ -102,24 +112,25 @@ class LangfuseSink:
     def _put(
         self,
         identity: str,
-        latest: str,
         unit: UnitKey,
+        *,
+        langfuse_id: str,
         name: str,
         value: bool | float | str | None,
         comment: str | None,
-        facts: Mapping[str, Any],
+        metadata: Mapping[str, Any],
     ) -> None:
-        """Put a message into the outbox. ``latest`` is the id in Langfuse, without the revision, so that the last one holds."""
+        """Put a message into the outbox. All revisions share a ``langfuse_id``, so that a newer one replaces an older one."""
         kind = {bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(value), "NUMERIC")
         score = {
-            "id": latest,
+            "id": langfuse_id,
             "traceId": f"{unit.trace_id:032x}",
             "observationId": f"{unit.span_id:016x}",
             "name": name,
             "value": int(value) if isinstance(value, bool) else value,
             "dataType": kind,
             "comment": comment if self._content else None,
-            "metadata": {key: fact for key, fact in facts.items() if fact is not None},
+            "metadata": without_none(metadata),
         }
         self._outbox.put(Message(identity, json_bytes(score)))
 

@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.util import make_headers
 
 from spanscore.core.log import type_name
-from spanscore.outputs.exporters import rejected_in
+from spanscore.outputs.exporters import read_rejections
 
 _TLS: Final = "TLS failed (SSL_CERT_FILE names authorities of your own)"
 
@@ -45,30 +45,30 @@ class BackendAnswer(NamedTuple):
     @property
     def rejected(self) -> tuple[int, str]:
         """Number of spans that an accepted request had rejected, and the backend's message."""
-        return rejected_in(self.body) if self.is_success and "protobuf" in self.content_type else (0, "")
+        return read_rejections(self.body) if self.is_success and "protobuf" in self.content_type else (0, "")
 
 
 class OtlpClient:
-    """Sends requests to one address. Thread-safe; blocks until the answer, or until ``timeout_s`` have passed in silence.
+    """Sends requests to one address. Thread-safe; blocks until the answer, or until no byte has come for ``timeout_s``.
 
     Args:
         endpoint: address without the path of a signal. User and password before its ``@`` become a header.
         key: configuration key of the address, for messages.
-        timeout_s: longest silence, in s.
+        timeout_s: longest time without a byte, in s.
         connections: number of connections that are kept open; further connections are closed after their request.
     """
 
     def __init__(self, endpoint: str, *, key: str, timeout_s: float, connections: int = 1) -> None:
         parts = urlsplit(endpoint)
-        where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._prefix, self._query = parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""
         self._key = key
         self._timeout_s = timeout_s
-        self._always = {"user-agent": "spanscore"}
+        self._headers = {"user-agent": "spanscore"}
         if parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._always |= {name.lower(): value for name, value in make_headers(basic_auth=login).items()}
-        self._pool = PoolManager(maxsize=connections, timeout=timeout_s).connection_from_url(where)
+            self._headers |= {name.lower(): value for name, value in make_headers(basic_auth=login).items()}
+        self._pool = PoolManager(maxsize=connections, timeout=timeout_s).connection_from_url(address)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         """Send a request and return the answer. Never raises.
@@ -78,10 +78,10 @@ class OtlpClient:
             headers: in lower case, in addition to those of the address.
         """
         try:
-            url, sent = f"{self._prefix}{path}{self._query}", {**self._always, **headers}
-            response = self._pool.urlopen("POST", url, body=body, headers=sent, retries=False, redirect=False)
+            url, headers = f"{self._prefix}{path}{self._query}", {**self._headers, **headers}
+            response = self._pool.urlopen("POST", url, body=body, headers=headers, retries=False, redirect=False)
         except (HTTPError, OSError) as error:
-            return BackendAnswer(HTTPStatus.SERVICE_UNAVAILABLE, error=self._clause(error))
+            return BackendAnswer(HTTPStatus.SERVICE_UNAVAILABLE, error=self._describe(error))
         except ValueError:  # a header with a line break, or letters beyond Latin-1: a retry would fail too
             return BackendAnswer(HTTPStatus.BAD_REQUEST, error="a header cannot be forwarded")
         if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
@@ -89,15 +89,16 @@ class OtlpClient:
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 error=f"HTTP {response.status}: the endpoint has moved; correct {self._key}",
             )
-        names = response.headers.get("content-type", ""), response.headers.get("retry-after", "")
-        answer = BackendAnswer(response.status, response.data, *names)
+        content_type, retry_after = (response.headers.get(name, "") for name in ("content-type", "retry-after"))
+        answer = BackendAnswer(response.status, response.data, content_type, retry_after)
         return answer if answer.is_success else answer._replace(error=f"HTTP {answer.status}")
 
     def close(self) -> None:
         """Close the connections."""
         self._pool.close()
 
-    def _clause(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
+        """Return one clause about a failed request."""
         if isinstance(error, NameResolutionError):
             return "name not resolved"
         if isinstance(error, NewConnectionError):

@@ -1,6 +1,6 @@
-"""The sink ``phoenix``: scores and human labels become Phoenix's annotations, which Phoenix shows, filters and averages.
+"""The sink ``phoenix`` sends scores and human labels to Phoenix as annotations, which Phoenix shows, filters and averages.
 
-Phoenix has one annotation per span, name and identifier. A repeated request, and a score that supersedes another, replace it.
+Phoenix has one annotation per span, name and identifier. A repeated request, or a newer score, replaces the annotation.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from spanscore.outputs.score_spans import annotator_kind, explanation_of
 
 _URL: Final = "http://localhost:6006"
 _MOST: Final = 100
-# Asynchronous: a synchronous request is rejected as a whole if one span has not arrived yet.
+"""Highest number of annotations in one request."""
+# Phoenix rejects a synchronous request as a whole if one of its spans has not arrived yet.
 _PATH: Final = "/v1/span_annotations?sync=false"
 
 
 class PhoenixSink:
-    """Sends an annotation for each score with a value, and for each human label of a known unit.
+    """Sends an annotation for each of the ``exported_scores``, and for each human label of a known unit.
 
-    Scores of units of unsampled traces get none, because Phoenix has no span of them. A provisional score of a conversation
-    gets none, because Phoenix's averages would count the conversation twice. Scores outside sampled traffic have a name with
-    their source, such as ``faithfulness.shadow``.
+    The name of a score outside sampled traffic has the score's source: ``faithfulness.shadow``.
 
     Args:
         content: whether explanations and comments, which quote prompts and answers, may be exported.

@@ -1,7 +1,7 @@
-"""Finds the other processors of a tracer provider and their exporters, which the SDK does not list in public.
+"""Finds the span processors of a tracer provider, and their exporters, in private attributes of the OpenTelemetry SDK.
 
-A started span refers to the processors of its provider, which are children of one (``SynchronousMultiSpanProcessor``). If the
-SDK's structure is unknown, no processor is found, and callers do without.
+A live span refers to the ``SynchronousMultiSpanProcessor`` of its provider, which lists the processors. If an SDK has another
+structure, the result is empty.
 """
 
 from __future__ import annotations
@@ -20,38 +20,45 @@ _INNER: Final = (
     "span_processor",
     "wrapped",
 )
-"""Attributes with which processors of the SDK, and processors that wrap one, refer to the next part."""
+"""Attributes in which a processor keeps its exporter, or the processor that it wraps."""
 _DEEPEST: Final = 8
+"""Maximum number of wrapped parts between a processor and its exporter."""
 
 
 def processors_beside(span: Any) -> tuple[Any, ...]:
-    """Return the processors of a live span's provider, in order; a new tuple after each addition. Empty: unknown."""
-    found = getattr(getattr(span, "_span_processor", None), "_span_processors", ())
-    return found if isinstance(found, tuple) else ()
+    """Return the processors of a live span's provider, in order; empty if they are unknown.
+
+    The tuple is the provider's own, so a provider with the same tuple has had no processor added.
+    """
+    processors = getattr(getattr(span, "_span_processor", None), "_span_processors", ())
+    return processors if isinstance(processors, tuple) else ()
 
 
 def exporter_of(processor: Any) -> Any | None:
-    """Return the exporter behind a processor; None if none is visible."""
+    """Return the exporter of a processor, which may wrap other processors; None if it is unknown."""
     return next(_exporters(processor, _DEEPEST), None)
 
 
 def provider_behind(span: Any) -> Any | None:
-    """Return a provider with the same processors as this live span's; None if its own is the global one, or unknown."""
-    behind = getattr(span, "_span_processor", None)
-    if behind is None or not hasattr(behind, "add_span_processor"):
+    """Return a new provider with the resource and the processors of a live span.
+
+    None if these are the processors of the global provider, or if they are unknown.
+    """
+    processor = getattr(span, "_span_processor", None)
+    if processor is None or not hasattr(processor, "add_span_processor"):
         return None
-    if getattr(trace.get_tracer_provider(), "_active_span_processor", None) is behind:
+    if getattr(trace.get_tracer_provider(), "_active_span_processor", None) is processor:
         return None
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    return TracerProvider(ALWAYS_ON, span.resource, shutdown_on_exit=False, active_span_processor=behind)
+    return TracerProvider(ALWAYS_ON, span.resource, shutdown_on_exit=False, active_span_processor=processor)
 
 
-def _exporters(thing: Any, deepest: int) -> Iterator[Any]:
-    if callable(getattr(thing, "export", None)):
-        yield thing
+def _exporters(part: Any, deepest: int) -> Iterator[Any]:
+    if callable(getattr(part, "export", None)):
+        yield part
     elif deepest:
-        inside = [vars(thing)[name] for name in _INNER if name in getattr(thing, "__dict__", ())]
-        for inner in (*inside, *getattr(thing, "_span_processors", ())):
+        wrapped = [vars(part)[name] for name in _INNER if name in getattr(part, "__dict__", ())]
+        for inner in (*wrapped, *getattr(part, "_span_processors", ())):
             yield from _exporters(inner, deepest - 1)

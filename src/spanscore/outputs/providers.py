@@ -65,13 +65,14 @@ class ScrapePage(Protocol):
 
 
 class ProviderRow(NamedTuple):
-    """One line of ``describe()``.
+    """One line of ``describe()``, about the provider of one signal.
 
     Attributes:
-        what: ``traces``, ``metrics`` or ``logs``.
-        which: ``given`` as argument, ``global``, ``own``, ``none``, or ``served`` to Prometheus.
+        what: the signal: ``traces``, ``metrics`` or ``logs``.
+        which: origin of the provider: ``given`` as argument, ``global``, ``own``, ``none``, or ``served`` to Prometheus.
         endpoint: destination of spanscore's own exporter, without credentials; empty for providers of the application.
-        last: last result with its time, or the reason for sending nothing; empty for providers of the application.
+        last: result of the last export with its time, or the reason for sending nothing; empty for providers of the
+            application.
     """
 
     what: str
@@ -79,8 +80,8 @@ class ProviderRow(NamedTuple):
     endpoint: str
     last: str
 
-    def served(self, url: str) -> ProviderRow:
-        """Return the row; the page at ``url`` replaces an absent provider of metrics. Empty ``url``: no page."""
+    def replace_by_page(self, url: str) -> ProviderRow:
+        """Return the row; for absent metrics, a row about the page at ``url``. An empty ``url`` means no page."""
         if not url or self.what != "metrics" or self.which != "none":
             return self
         return self._replace(which="served", endpoint=url, last="")
@@ -88,7 +89,13 @@ class ProviderRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedProvider:
-    """One provider, its origin, and the exporter behind it if the provider is spanscore's own and exports."""
+    """The provider of one signal.
+
+    Attributes:
+        which: origin of the provider.
+        exporter: exporter of spanscore's own provider; None for another provider, or if exports are off.
+        note: reason for sending nothing; empty if something is sent.
+    """
 
     what: Signal
     provider: Any
@@ -110,7 +117,7 @@ class ResolvedProvider:
         return self._delivers(self.provider.shutdown)
 
     def row(self) -> ProviderRow:
-        """Return the row for people."""
+        """Return the row for ``describe()``."""
         if self.exporter is None:
             return ProviderRow(self.what, self.which, "", self.note)
         place = "" if self.exporter.last_ok else self.exporter.readable_place()
@@ -127,22 +134,22 @@ class ResolvedProvider:
         preferred = [getattr(reader, "_preferred_temporality", None) or {} for reader in readers]
         return any(
             kind.__name__ == "ObservableCounter" and temporality.name == "DELTA"
-            for given in preferred
-            for kind, temporality in given.items()
+            for temporalities in preferred
+            for kind, temporality in temporalities.items()
         )
 
     def _delivers(self, send: Callable[[], Any]) -> bool:
         failures = self.exporter.failures if self.exporter else 0
         try:
-            said = send() is not False
-        except Exception as error:  # noqa: BLE001  (the SDK raises for readers out of time: it is this call's answer)
+            succeeded = send() is not False
+        except Exception as error:  # noqa: BLE001  (the SDK raises if a metric reader exceeds its time)
             _log.debug("%s were not all sent: %s", self.what, error)
             return False
         if self.exporter is None:
-            return said
+            return succeeded
         if self.exporter.unsupported:
             return self.what != "traces"  # do not wait for metrics and logs that the backend rejects
-        return said and self.exporter.delivered_since(failures)
+        return succeeded and self.exporter.has_delivered_since(failures)
 
 
 def global_provider(what: Signal) -> Any:
@@ -153,7 +160,7 @@ def global_provider(what: Signal) -> Any:
 
 
 def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
-    """Return the API's no-op; for metrics and logs its proxy, which uses a provider that is set later."""
+    """Return a provider that exports nothing. For metrics and logs, it uses a provider that the application sets later."""
     if sdk_disabled():
         note = "OTEL_SDK_DISABLED=true"
     elif is_off(what):
@@ -164,6 +171,7 @@ def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
 
 
 def _of_api(what: Signal) -> Any:
+    """Return the global provider of the OpenTelemetry API, which may be a proxy or a no-op."""
     if what == "traces":
         return trace.get_tracer_provider()
     if what == "metrics":
@@ -173,24 +181,15 @@ def _of_api(what: Signal) -> Any:
     return _logs.get_logger_provider()
 
 
-# The choice of TracerProvider, MeterProvider and LoggerProvider.
-#
-#     argument  >  that of the spans to be scored, if others make them  >  set globally by the application (never replaced,
-#     never set by us)  >  private, exporting OTLP by OTEL_*
-#
-# The choice is made when the first root starts, not at construction, so that an application may set its own after the scorer
-# exists. SDK calls without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) run on a helper thread,
-# behind deadlines of ours.
-
 EXIT_TIMEOUT_S = 4.0
-"""Deadline of spanscore's exit hook, if the application never called ``shutdown``, because an exit may take 5 s in all."""
+"""Deadline of spanscore's exit hook, which runs if the application never called ``shutdown``. A whole exit may take 5 s."""
 WARM_UP_TIMEOUT_S = 5.0
 """Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller imports them itself."""
 FORK_TIMEOUT_S = 2.0
 """Longest delay of a fork during imports of exporters. Without it a child may inherit a locked import lock, and hang."""
 
 UNREACHABLE_S = 1.5
-"""Longest wait of a shutdown for an unreachable backend, because the exporter's second try is after some 1 s."""
+"""Longest wait of a shutdown for an unreachable backend: the exporter tries again after some 1 s."""
 _INTERRUPT_S = 0.5
 """Longest wait for the end of an interrupted export."""
 _LOOK_S = 0.02
@@ -198,7 +197,17 @@ _LOOK_S = 0.02
 
 
 class Providers:
-    """The three providers of one scorer, chosen once.
+    """The three providers of one scorer, chosen once. For each signal, the first of these:
+
+    - the provider that was given as argument,
+    - for traces, the provider of the spans to be scored, if another instrumentation makes them,
+    - the provider that the application has set globally, which spanscore never sets or replaces,
+    - a private provider that exports over OTLP, as ``OTEL_*`` variables configure it.
+
+    The choice is made when the first root starts, so that an application may set its providers after it made the scorer.
+
+    The SDK's flush and shutdown have no deadline: with a dead Collector they take 20 to 30 s. So they run on a helper thread,
+    and callers wait for them with a deadline.
 
     Args:
         tracer_provider: used instead of the global one; None = the global one, otherwise a private one.
@@ -209,9 +218,9 @@ class Providers:
         spans_file: also gets every span of the tracers; None = no such file.
 
     Attributes:
-        read_otherwise: signal → function that returns where the signal is read without an export; empty = nowhere. It is
-            called before a spans file is considered. If it returns a place, a failed export to the default endpoint loses
-            nothing.
+        read_otherwise: signal → function that returns the place at which the signal can be read without an export, as a clause;
+            empty = no such place. Without a function for the signal, the spans file is such a place. If there is a place, a
+            failed export to the default endpoint loses nothing.
         on_metrics_exported: called when our own exporter has exported collected metrics, or a Prometheus server has read them,
             on the thread of the collection.
     """
@@ -227,7 +236,7 @@ class Providers:
         self.spans_file = spans_file
         self.read_otherwise: dict[Signal, Callable[[], str]] = {}
         self.on_metrics_exported: Callable[[], object] = object
-        self._beside: Any = None
+        self._observed: Any = None  # provider of the spans to be scored, if another instrumentation makes them
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
         self._lock = Lock()
@@ -237,8 +246,8 @@ class Providers:
         self._warming: Thread | None = None
         self._parts: BuiltProviders | None = None
         self._helper = SerialThread("spanscore-flush")
-        self._at: ResolvedProvider | None = None
-        self._results: list[bool] = []
+        self._current: ResolvedProvider | None = None  # the provider that the helper thread flushes or closes now
+        self._results: list[bool] = []  # results of the providers before it
         self._closed = False
         version()  # reads files; here, because scopes are made during the first request
         weakref.finalize(self, self._helper.stop).atexit = False
@@ -253,19 +262,20 @@ class Providers:
         if self._warming is None and self._chosen is None:
             self._warming = start_daemon(self._build_ahead, "spanscore-warm-up")
 
-    def resolve(self, beside: Any = None) -> None:
+    def resolve(self, live_span: Any = None) -> None:
         """Choose the providers, once, when the first root starts. Never raises. Later calls return immediately.
 
         Args:
-            beside: a live span of another library, if it is the first span; that span's provider replaces missing arguments.
+            live_span: the first span, if another instrumentation makes the spans to be scored; its provider is used unless a
+                tracer provider was given. None = spanscore makes the spans.
         """
         if self._chosen is None:
             if self._warming is not None:
                 self._warming.join(WARM_UP_TIMEOUT_S)
             with self._lock:
                 if self._chosen is None:
-                    if beside is not None and self._arguments["traces"] is None:
-                        self._beside = provider_behind(beside)
+                    if live_span is not None and self._arguments["traces"] is None:
+                        self._observed = provider_behind(live_span)
                     self._chosen = self._choose()
 
     @property
@@ -288,28 +298,28 @@ class Providers:
     def tracer(self, name: str = semconv.SCOPE) -> Tracer:
         """Return the tracer of a scope. Chooses the providers at first use."""
         tracer = self._tracers.get(name)
-        if tracer is None:  # before 1.45 the SDK makes a new one at each call, and the id generator is the tracer's
+        if tracer is None:  # kept, because the SDK before 1.45 makes a new tracer, with an id generator, at each call
             tracer = self._provider("traces").get_tracer(*scope(name))
             if self.spans_file is not None:
-                tracer = self.spans_file.beside(tracer)
+                tracer = self.spans_file.tee(tracer)
             tracer = self._tracers.setdefault(name, tracer)
         return tracer
 
     def meter(self) -> Meter:
         """Return spanscore's meter, one object per provider. Chooses the providers at first use."""
         provider = self._provider("metrics")
-        meter = _meters.get(provider)  # a proxy returns a new one at each call, which would repeat all instruments
+        meter = _meters.get(provider)  # kept, because a proxy returns a new meter at each call, with new instruments
         return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
 
     def logger(self) -> Logger:
         """Return spanscore's OpenTelemetry logger. Chooses the providers at first use."""
-        if self._logger is None:  # a proxy returns a new one at each call; each uses a provider that is set later
+        if self._logger is None:  # kept, because a proxy returns a new logger at each call
             self._logger = self._provider("logs").get_logger(*scope())
         return self._logger
 
     def service_name(self) -> str:
         """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now. Chooses nothing."""
-        chosen = self._found("traces") if self._chosen is None else self._chosen["traces"]
+        chosen = self._find("traces") if self._chosen is None else self._chosen["traces"]
         attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
         return str(
             attributes.get("service.name") or BuiltProviders(self._service_name).resource.attributes["service.name"]
@@ -317,8 +327,8 @@ class Providers:
 
     def resource(self) -> Mapping[str, Any]:
         """Return the resource attributes of the tracer provider in use. Chooses the providers at first use."""
-        found: Mapping[str, Any] = getattr(getattr(self.tracer_provider, "resource", None), "attributes", {})
-        return found
+        attributes: Mapping[str, Any] = getattr(getattr(self.tracer_provider, "resource", None), "attributes", {})
+        return attributes
 
     def force_flush(self, timeout_s: float) -> bool:
         """Send the waiting items. Blocks for at most ``timeout_s``, and not for an unreachable backend.
@@ -326,22 +336,21 @@ class Providers:
         An exporter of spanscore that could not connect retries for up to 10 s; the flush does not wait for that.
 
         Returns:
-            True only if everything was delivered in time. A signal that can be read otherwise, and is sent to the default
-            endpoint, need not be. For a provider that is not ours it is the SDK's result, which is True even if an export
-            failed.
+            Whether everything was delivered in time, except for signals that can be read otherwise. For a provider of the
+            application, it is the SDK's result, which is True even if an export failed.
         """
-        return self._chosen is None or self._answer(self._helper.do(self._flush_all), timeout_s)
+        return self._chosen is None or self._await_delivery(self._helper.do(self._flush_all), timeout_s)
 
     def start_flush_of_spans(self) -> Future[bool]:
-        """Start to send the waiting spans; does not block. Held spans are released at the pace of these flushes."""
+        """Start to send the waiting spans. Does not block. The hold releases further spans after each such flush."""
         return self._helper.do(self._flush_spans)
 
     def exports_metrics(self) -> bool:
-        """Return whether spanscore's exporter sends the metrics to a backend that accepts them. Others hide failures."""
+        """Return whether spanscore's own exporter sends the metrics to a backend that accepts them."""
         return any(chosen.what == "metrics" and chosen.is_exported for chosen in self._own())
 
     def start_flush_of_metrics(self) -> Future[bool]:
-        """Start to export the sums by spanscore's own exporter. Does not block. Returns False if there is no such exporter."""
+        """Start to export the sums by spanscore's own exporter; the result is False without one. Does not block."""
         return self._helper.do(self._flush_metrics)
 
     def shutdown(self, timeout_s: float) -> bool:
@@ -358,7 +367,7 @@ class Providers:
             return True
         self._closed = True
         atexit.unregister(self._at_exit)
-        delivered = self._answer(self._helper.do(self._close_all), timeout_s, stuck_wait_s=UNREACHABLE_S)
+        delivered = self._await_delivery(self._helper.do(self._close_all), timeout_s, stuck_wait_s=UNREACHABLE_S)
         exporters = [chosen.exporter for chosen in own if chosen.exporter is not None]
         for exporter in exporters:
             exporter.shutdown()  # ends an export that waits for its next try
@@ -388,9 +397,9 @@ class Providers:
 
     def mention_lacking_metrics(self, served: ScrapePage | None = None) -> None:
         """Log, at most hourly, that alerts cannot work, because the metrics are not readable, or not by the rules."""
-        lacks = served is None and any(row.last == NO_METRICS for row in self.describe())
-        for why in (*([NO_METRICS] if lacks else ()), *self.notes(served)):
-            log_once(why, why, level=logging.INFO if why == DELTA else logging.WARNING)
+        is_unread = served is None and any(row.last == NO_METRICS for row in self.describe())
+        for note in (*([NO_METRICS] if is_unread else ()), *self.notes(served)):
+            log_once(note, note, level=logging.INFO if note == DELTA else logging.WARNING)
 
     def _provider(self, what: Signal) -> Any:
         self.resolve()
@@ -400,74 +409,85 @@ class Providers:
     def _own(self) -> list[ResolvedProvider]:
         return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
 
-    # One method per task, because the helper merges equal tasks that wait.
+    # The next four are methods, because the helper thread merges equal tasks that wait.
 
     def _flush_all(self) -> bool:
-        return self._each((self._chosen or {}).values(), ResolvedProvider.flush)
+        return self._deliver((self._chosen or {}).values(), ResolvedProvider.flush)
 
     def _flush_spans(self) -> bool:
-        return self._chosen is None or self._each([self._chosen["traces"]], ResolvedProvider.flush)
+        return self._chosen is None or self._deliver([self._chosen["traces"]], ResolvedProvider.flush)
 
     def _flush_metrics(self) -> bool:
         own = [chosen for chosen in self._own() if chosen.what == "metrics"]
-        return bool(own) and self._each(own, lambda chosen: chosen.flush() and chosen.is_exported)
+        return bool(own) and self._deliver(own, lambda chosen: chosen.flush() and chosen.is_exported)
 
     def _close_all(self) -> bool:
-        return self._each(self._own(), ResolvedProvider.close)
+        return self._deliver(self._own(), ResolvedProvider.close)
 
-    def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
-        """Deliver one after another, spare signals last, even after a failure; return whether all succeed. Helper thread."""
+    def _deliver(self, providers: Iterable[ResolvedProvider], send: Callable[[ResolvedProvider], bool]) -> bool:
+        """Send the items of each provider, also after a failure; return whether all succeed. On the helper thread.
+
+        Signals that can be read otherwise come last.
+        """
         self._results = results = []
-        for self._at in sorted(providers, key=_is_spare):
-            results.append(deliver(self._at))
-        self._at = None
+        for self._current in sorted(providers, key=_is_read_otherwise):
+            results.append(send(self._current))
+        self._current = None
         return all(results)
 
-    def _answer(self, future: Future[bool], timeout_s: float, *, stuck_wait_s: float = 0.0) -> bool:
+    def _await_delivery(self, future: Future[bool], timeout_s: float, *, stuck_wait_s: float = 0.0) -> bool:
         """Wait for a result, or until the export in progress is stuck and ``stuck_wait_s`` have passed."""
         began = monotonic()
         while (left_s := began + timeout_s - monotonic()) > 0:
             if wait([future], min(left_s, _LOOK_S)).done:
                 return future.result()
-            at = self._at
-            is_stuck = at is not None and at.exporter is not None and at.exporter.unreachable
+            current = self._current
+            is_stuck = current is not None and current.exporter is not None and current.exporter.unreachable
             if is_stuck and monotonic() - began >= stuck_wait_s:
-                return self._has_all_needed(future)
+                return self._is_rest_optional(future)
         return future.done() and future.result()
 
-    def _has_all_needed(self, future: Future[bool]) -> bool:
-        """Return whether a result depends neither on the stuck export nor on exports that wait for it."""
+    def _is_rest_optional(self, future: Future[bool]) -> bool:
+        """Return whether only signals that can be read otherwise are not delivered yet."""
+        current = self._current
+        if current is None or not _is_read_otherwise(current):
+            return False
+        if future.running() and all(self._results):  # the other signals came first
+            return True
         every = (self._chosen or {}).values()
-        needed = [chosen for chosen in every if chosen.which != "none" and not _is_spare(chosen)]
-        at = self._at
-        return at is not None and _is_spare(at) and (not needed or (future.running() and all(self._results)))
+        return all(chosen.which == "none" or _is_read_otherwise(chosen) for chosen in every)
 
     def _choose(self) -> dict[Signal, ResolvedProvider]:
-        build = self._to_build()
-        if build and (self._parts is None or self._parts.environment != otel_environment()):
+        missing = self._missing_signals()
+        if missing and (self._parts is None or self._parts.environment != otel_environment()):
             self._parts = BuiltProviders(self._service_name)  # no parts were built ahead, or only for other variables
         chosen = {
-            what: self._build(what) if what in build else self._found(what) or no_provider(what) for what in SIGNALS
+            what: self._build(what) if what in missing else self._find(what) or no_provider(what) for what in SIGNALS
         }
         self._helper.start()  # now, because no thread can be started at interpreter exit (from Python 3.12 on)
-        if any(one.which == "own" for one in chosen.values()):
+        if any(provider.which == "own" for provider in chosen.values()):
             atexit.register(self._at_exit)
         return chosen
 
-    def _to_build(self) -> list[Signal]:
-        """Return the signals that need a provider of spanscore."""
+    def _missing_signals(self) -> list[Signal]:
+        """Return the signals for which spanscore must build a provider.
+
+        If the application has a tracer provider and names no endpoint, it exports in its own way, and spanscore builds no
+        provider.
+        """
         if sdk_disabled():
             return []
-        missing = [what for what in SIGNALS if self._found(what) is None]
+        missing = [what for what in SIGNALS if self._find(what) is None]
         if "traces" not in missing and not has_endpoint():
             return []
         return [what for what in missing if what == "traces" or not is_off(what)]
 
-    def _found(self, what: Signal) -> ResolvedProvider | None:
+    def _find(self, what: Signal) -> ResolvedProvider | None:
+        """Return the provider of the application for a signal; None if it has none."""
         if self._arguments[what] is not None:
             return ResolvedProvider(what, self._arguments[what], "given")
-        if what == "traces" and self._beside is not None:
-            return ResolvedProvider(what, self._beside, "given")
+        if what == "traces" and self._observed is not None:
+            return ResolvedProvider(what, self._observed, "given")
         provider = global_provider(what)
         return None if provider is None else ResolvedProvider(what, provider, "global")
 
@@ -481,7 +501,7 @@ class Providers:
         if exporter is not None:
             exporter.readable_place = partial(self._readable_place, what)
             if what == "metrics":
-                exporter.on_success = lambda: self.on_metrics_exported()  # noqa: PLW0108  (another one in a child)
+                exporter.on_success = lambda: self.on_metrics_exported()  # noqa: PLW0108  (the attribute may change later)
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
@@ -495,10 +515,10 @@ class Providers:
     def _build_ahead(self) -> None:
         parts = BuiltProviders(self._service_name)
         try:
-            for what in self._to_build():
+            for what in self._missing_signals():
                 parts.exporter(what)
             _ = parts.resource
-        except Exception:  # noqa: BLE001  (resolve meets the same error again, and says it)
+        except Exception:  # noqa: BLE001  (``resolve`` meets the same error again, and logs it)
             return
         self._parts = parts
 
@@ -511,7 +531,7 @@ class Providers:
 
     def _begin_in_child(self) -> None:
         """Continue without the parent's threads; the chosen providers stay."""
-        self._lock, self._warming, self._at = Lock(), None, None
+        self._lock, self._warming, self._current = Lock(), None, None
         if self._parts is not None:
             self._parts.begin_instance()
         # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
@@ -519,9 +539,10 @@ class Providers:
             self._helper.start()
 
 
-def _is_spare(chosen: ResolvedProvider) -> bool:
-    """Return whether the signal can be read otherwise, so that a missing export loses nothing."""
+def _is_read_otherwise(chosen: ResolvedProvider) -> bool:
+    """Return whether the signal can be read without an export, so that a missing export loses nothing."""
     return chosen.exporter is not None and bool(chosen.exporter.readable_place())
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
+"""Meter provider → spanscore's meter."""

@@ -1,4 +1,4 @@
-"""Sinks for scores: log events ``gen_ai.evaluation.result``, and instruments with exemplars."""
+"""Two sinks: one writes a log event per score, ``gen_ai.evaluation.result``; one adds scores to the OpenTelemetry metrics."""
 
 from __future__ import annotations
 
@@ -16,26 +16,24 @@ from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import (
     annotation_attributes,
-    context_above,
     context_of,
+    context_of_key,
     result_attributes,
     unit_facts,
 )
 
-# One log event per score, ``gen_ai.evaluation.result``, in the context of the scored span, by OpenTelemetry's conventions.
-
 
 class EvaluationEvents:
-    """Writes evaluation events through the application's logger provider.
+    """Writes events by OpenTelemetry's conventions, through the application's logger provider.
 
-    Units of unsampled traces get events too: an event has the trace's flags. A score gets no event if it replaces
-    another, is provisional, or belongs to a unit without its root. Its timestamp is the end of the unit, not the time of
-    scoring. A label with an unknown time has no timestamp. Failed evaluations have the severity WARN.
+    The event of a score has the context of the unit's root span and the time of its end. Units of unsampled traces get events,
+    too, with the flags of their traces. Failed evaluations have the severity WARN. A score gets no event if it replaces another
+    score, is provisional, or belongs to a unit without a root. A label with an unknown time has no timestamp.
 
     Args:
         providers: provides the logger of the scope ``spanscore``.
-        content: whether explanations, which quote prompts and answers, may be exported. Comments of labels are removed before
-            this sink, by ``AnnotationWriter``.
+        content: whether explanations of scores, which quote prompts and answers, may be exported. Labels arrive without their
+            comments if content may not be exported.
     """
 
     def __init__(self, providers: Providers, content: bool = False) -> None:
@@ -48,26 +46,25 @@ class EvaluationEvents:
         if root is None:
             return
         logger = self._providers.logger()
-        if hasattr(logger, "enabled") and not logger.enabled(
-            event_name=semconv.EVALUATION_EVENT
-        ):  # missing in early versions
+        is_enabled = getattr(logger, "enabled", None)  # missing in early versions of the API
+        if is_enabled is not None and not is_enabled(event_name=semconv.EVALUATION_EVENT):
             return
         from opentelemetry._logs import SeverityNumber
 
         context, facts = context_of(root), unit_facts(unit, root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
-            if score.revision or unit.is_provisional:  # no revision, unlike labels: a sum would count it twice
+            if score.revision or unit.is_provisional:  # a sum over events would count the unit twice
                 continue
             probability = None if score.probability is None else float(score.probability)
-            own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
-            result = result_attributes(score, content=self._content)
+            attributes = facts | result_attributes(score, content=self._content)
+            attributes |= {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
             logger.emit(
                 timestamp=root.end_ns,
                 observed_timestamp=time_ns(),
                 context=context,
                 event_name=semconv.EVALUATION_EVENT,
-                attributes=wire_values(facts | result | own),
+                attributes=wire_values(attributes),
                 severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
             )
 
@@ -77,7 +74,7 @@ class EvaluationEvents:
 
         self._providers.logger().emit(
             timestamp=label.when_ns,
-            context=Context() if label.unit is None else context_above(label.unit),
+            context=Context() if label.unit is None else context_of_key(label.unit),
             event_name=semconv.EVALUATION_EVENT,
             attributes=wire_values(annotation_attributes(label)),
             severity_number=SeverityNumber.INFO,
@@ -88,7 +85,7 @@ class EvaluationEvents:
 
 
 class Instruments:
-    """Records scores in the telemetry, also scores that another process exported but did not sum (``Score.sent``).
+    """Adds scores to the sums of a scorer. It also gets scores that another process exported but did not add (``Score.sent``).
 
     Units of unsampled traces, and units without a root, get no exemplar.
 
@@ -102,7 +99,7 @@ class Instruments:
         self._telemetry = telemetry
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Count each score that no other process counts."""
+        """Add each score that is not in the sums of another process (``Score.counted``)."""
         root = unit.root
         context = None if root is None else context_of(root)
         for score in (score for score in scores if not score.counted):
@@ -110,9 +107,9 @@ class Instruments:
 
     def label(self, label: Annotation) -> None:
         """Count a unit's label once, and each change of it."""
-        said = ((semconv.EVALUATION_SCORE_LABEL, label.text),) if label.text else ()
+        value = ((semconv.EVALUATION_SCORE_LABEL, label.text),) if label.text else ()
         name = semconv.ANNOTATION_CHANGES if label.revision else semconv.ANNOTATIONS
-        self._telemetry.count(name, ((semconv.EVALUATION_NAME, label.name), *said))
+        self._telemetry.count(name, ((semconv.EVALUATION_NAME, label.name), *value))
 
     def shutdown(self) -> None:
         """Do nothing, because the telemetry outlives this sink."""

@@ -1,4 +1,4 @@
-"""Sinks that write scores, human labels and judge calls as spans: children of the unit's span, with deterministic ids."""
+"""Sinks that write scores, human labels and judge calls as OpenTelemetry spans, and the attributes of scores."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from spanscore.outputs.providers import Providers
 from spanscore.outputs.spans import PresetSpanFactory, emit_finished
 
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
-"""Attributes that queries group by, in addition to the unit's model, because a query may see only the evaluation span."""
+"""Attributes of the unit's span that its evaluation spans have, too: a query may group by them and read no other span."""
 
 EXPLANATION_MAX_CHARS = 2000
-"""Maximum length, because some backends cut or refuse long attributes. The counts behind a score come first, and stay."""
-_latest: list[tuple[SpanData | None, Context]] = [(None, Context())]
-"""The span of the last context, without content; each sink of a unit needs the same context."""
+"""Longest explanation, because some backends cut or refuse long attributes. An explanation begins with the counts."""
+_last_context: list[tuple[SpanData | None, Context]] = [(None, Context())]
+"""The last span of ``context_of`` with its context, because each sink of a unit needs the same one."""
 
 
 def span_context_of(span: SpanData) -> SpanContext:
-    """Return the identity of an ended span. The span's own flags decide whether a span that refers to it is exported."""
+    """Return the OpenTelemetry context of an ended span, with its sampling flags, which its children inherit."""
     return SpanContext(
         trace_id=span.trace_id,
         span_id=span.span_id,
@@ -53,21 +53,21 @@ def span_context_of(span: SpanData) -> SpanContext:
 
 def context_of(span: SpanData) -> Context:
     """Return a context that contains only this span, as the current one; the same object for all sinks of a unit."""
-    known, context = _latest[0]
-    if known is not span:
+    last, context = _last_context[0]
+    if last is not span:
         context = set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
-        _latest[0] = span, context
+        _last_context[0] = span, context
     return context
 
 
-def span_context_above(unit: UnitKey) -> SpanContext:
-    """Return the identity of a unit's span, from the ids only, as a sampled span of another process."""
-    return SpanContext(*unit, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+def span_context_of_key(key: UnitKey) -> SpanContext:
+    """Return the OpenTelemetry context of a unit's span from its ids alone, as a sampled span of another process."""
+    return SpanContext(*key, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def context_above(unit: UnitKey) -> Context:
-    """Return a context that contains only this unit's span, as the current one."""
-    return set_span_in_context(NonRecordingSpan(span_context_above(unit)), Context())
+def context_of_key(key: UnitKey) -> Context:
+    """Return a context that contains only the span with this key, as the current one."""
+    return set_span_in_context(NonRecordingSpan(span_context_of_key(key)), Context())
 
 
 def annotation_attributes(human_label: Annotation) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def annotation_attributes(human_label: Annotation) -> dict[str, Any]:
 
 
 def unit_facts(unit: Unit, root: SpanData) -> dict[str, Any]:
-    """Return the attributes by which backends group the scores of a unit, for evaluation spans and events."""
+    """Return the attributes by which backends group the scores of a unit. Its evaluation spans and events have them."""
     facts = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
     target = facts.get(semconv.AGENT_NAME) or facts.get(semconv.WORKFLOW_NAME)
     if unit.inner is not None:
@@ -120,7 +120,10 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
 
 
 def explanation_of(score: Score) -> str | None:
-    """Return the explanation of a score, or the reason for an absent value; either may quote content. None without a text."""
+    """Return the explanation of a score, or the reason for its absent value, at most ``EXPLANATION_MAX_CHARS``.
+
+    Either may quote prompts and answers. None = there is no text.
+    """
     text = score.explanation or score.reason
     return None if text is None else cut_text(text)
 
@@ -148,7 +151,7 @@ def cut_text(text: str) -> str:
 
 
 _LASTS_NS = 1_000
-"""Duration of an evaluation span: Jaeger warns of a span with equal start and end."""
+"""Duration of an evaluation span. It is not 0, because Jaeger warns of a span with equal start and end."""
 _INTERNAL = SpanKind.INTERNAL
 _UNSET = Status(StatusCode.UNSET)
 _NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
@@ -158,14 +161,14 @@ _NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
 
 
 class EvaluationSpans:
-    """Writes one span per score and per label through the application's own tracer provider.
+    """Writes one span per score and per human label, through the application's own tracer provider.
 
-    The span of a score is a child of the unit's span, links to it, is at its end, and has an id that is the same in every
-    replica. Late scores arrive this way, and backends that cannot wait for a held root get scores only this way. A unit of an
-    unsampled trace gets no such span, because its parent is not exported.
+    The span of a score is a child of the unit's span, and ends with it. Its id is computed from the score's id, so that it is
+    the same in every replica. These spans also carry scores that come after the export of the unit's span. The scores of an
+    unsampled trace get no spans, because their parent is not exported.
 
-    The span of a label is a child of the unit's span by its ids only. The time is that of the label: the last label of a unit,
-    name and annotator is valid.
+    The span of a label is a child of the unit's span, too, but has the time of the label. The last label of a unit, name and
+    annotator is valid.
 
     Args:
         providers: provides the tracer of the scope ``spanscore``.
@@ -175,8 +178,8 @@ class EvaluationSpans:
     def __init__(self, providers: Providers, content: bool = False) -> None:
         self._providers = providers
         self._content = content
-        self._chosen: PresetSpanFactory | None = None
-        self._latest: tuple[Any, Any] = (None, None)
+        self._factory: PresetSpanFactory | None = None
+        self._last_resource: tuple[Any, Any] = (None, None)  # attributes, and their resource
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Write one span per score."""
@@ -209,16 +212,16 @@ class EvaluationSpans:
             semconv.QUALITY: label.quality,
         }
         tracer = self._providers.tracer(semconv.SCOPE)
-        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
+        self._factory = self._factory or PresetSpanFactory.of(tracer)
         own_id = int(label.id[:16], 16)
-        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=own_id)
+        start = tracer.start_span if self._factory is None else partial(self._factory.start_span, span_id=own_id)
         start_ns = time_ns() if label.when_ns is None else label.when_ns
         span = start(
             f"{semconv.EVALUATION} {label.name}",
-            context=context_above(label.unit),
+            context=context_of_key(label.unit),
             kind=_INTERNAL,
             attributes=wire_values(attributes),
-            links=[Link(span_context_above(label.unit), {})],
+            links=[Link(span_context_of_key(label.unit), {})],
             start_time=start_ns,
         )
         span.end(end_time=start_ns + _LASTS_NS)
@@ -229,36 +232,35 @@ class EvaluationSpans:
     def _write(
         self, tracer: Tracer, unit: Unit, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]
     ) -> None:
+        """Write the span of a score.
+
+        With the SDK's tracer, the finished span is made at once, unless a processor reads spans at their start. A span with a
+        resource of its own is always made this way, because the tracer would give it the resource of this process.
+        """
         name, context, start_ns = f"{semconv.EVALUATION} {score.metric}", context_of(root), _start_ns(root)
-        above = get_current_span(context).get_span_context()
-        links = _links(unit, above)
-        if root.resource is not None and hasattr(tracer, "span_processor"):
-            own = SpanContext(above.trace_id, span_id, False, above.trace_flags, above.trace_state)
-            resource, status = self._resource_of(root.resource), _status(score)
-            emit_finished(
-                tracer, name, own, above, _INTERNAL, attributes, status, start_ns, root.end_ns, links, resource
-            )
+        parent, status = get_current_span(context).get_span_context(), _status(score)
+        links, resource = _links(unit, parent), self._resource_of(root.resource)
+        self._factory = factory = self._factory or PresetSpanFactory.of(tracer)
+        if factory is not None and (resource is not None or (not factory.watched and factory.keeps(parent))):
+            own = SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state)
+            end_ns = root.end_ns
+            emit_finished(tracer, name, own, parent, _INTERNAL, attributes, status, start_ns, end_ns, links, resource)
             return
-        self._chosen = chosen = self._chosen or PresetSpanFactory.of(tracer)
-        if chosen is not None and above.is_valid and not chosen.watched and chosen.keeps(above):
-            own = chosen.span_context_of(above, above.trace_id, span_id, above.trace_state)
-            emit_finished(tracer, name, own, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
-            return
-        start = tracer.start_span if chosen is None else partial(chosen.start_span, span_id=span_id)
+        start = tracer.start_span if factory is None else partial(factory.start_span, span_id=span_id)
         span = start(name, context=context, kind=_INTERNAL, attributes=attributes, links=links, start_time=start_ns)
         if score.outcome.failed:
-            span.set_status(_status(score))
+            span.set_status(status)
         span.end(end_time=root.end_ns)
 
-    def _resource_of(self, attributes: Mapping[str, Any]) -> Any:
-        """Return the resource of a scored application. Spans share it, because making a resource is half of a span's cost."""
-        key, resource = self._latest
-        if key is not attributes:
-            from spanscore.core.codecs.sdk import HashedResource
+    def _resource_of(self, attributes: Mapping[str, Any] | None) -> Any:
+        """Return the resource with these attributes; None for None. It is kept, because it is half of a span's cost."""
+        last, resource = self._last_resource
+        if attributes is None or last is attributes:
+            return None if attributes is None else resource
+        from spanscore.core.codecs.sdk import HashedResource
 
-            resource = HashedResource(dict(attributes))
-            self._latest = attributes, resource
-        return resource
+        self._last_resource = attributes, HashedResource(dict(attributes))
+        return self._last_resource[1]
 
     def _attributes(self, of_unit: Mapping[str, Any], unit: Unit, score: Score, identity: str) -> dict[str, Any]:
         result, usage, session = result_attributes(score, content=self._content), score.usage, unit.session
@@ -324,8 +326,8 @@ def _jury_attributes(jury: JuryVotes | None) -> dict[str, Any]:
 def _links(unit: Unit, root: SpanContext) -> list[Link]:
     """Return links to the scored spans: the unit's span, or those of a session's turns."""
     turns = () if unit.session is None else (turn for turn in unit.session.links if turn != unit.key)
-    near = (SpanContext(*turn, is_remote=True, trace_flags=root.trace_flags) for turn in turns)
-    return [Link(root, {}), *(Link(turn, {}) for turn in near)]
+    others = (SpanContext(*turn, is_remote=True, trace_flags=root.trace_flags) for turn in turns)
+    return [Link(context, {}) for context in (root, *others)]
 
 
 def _start_ns(root: SpanData) -> int:
@@ -340,25 +342,26 @@ def _status(score: Score) -> Status:
 
 
 class JudgeSpans:
-    """Writes one span per call of a judge through the application's own tracer provider, to debug an evaluator.
+    """Writes one span per request to a judge through the application's own tracer provider, to debug an evaluator.
 
-    The calls of a score form a separate trace, with the score's id as trace id (``spanscore.score.id`` on the evaluation
-    span). Each span is linked to the evaluation span; as a child it would stretch the scored trace. A call is one request:
-    each attempt of a question has a span with its own time, error and cost. So the waits between attempts are visible, and the
-    spans of a trace add up to the evaluation span's figures.
+    The requests for a score form a separate trace, because their spans would make the scored trace longer. The id of the trace
+    is the score's id (``spanscore.score.id`` on the evaluation span), and each of its spans is linked to the evaluation span.
+    Each attempt of a question has a span with its own time, error and cost, so that the sums over a trace are the figures of
+    its evaluation span.
 
-    A unit of an unsampled trace gets no such spans; every call of other units gets one. The head sampler would decide at
-    random about the separate trace, although it has decided about the scored trace.
+    The head sampler is not called for these spans, because it has already decided about the scored trace: scores of a sampled
+    trace get all of them, scores of an unsampled trace none.
 
     Args:
         providers: provides the tracer of the scope ``spanscore.judge``.
-        to_evaluation: whether there are evaluation spans to link to; otherwise the link is to the unit's span.
+        to_evaluation: whether evaluation spans are written, to which judge spans can link; otherwise they link to the unit's
+            span.
     """
 
     def __init__(self, providers: Providers, *, to_evaluation: bool = True) -> None:
         self._providers = providers
         self._to_evaluation = to_evaluation
-        self._chosen: PresetSpanFactory | None = None
+        self._factory: PresetSpanFactory | None = None
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Write one span per call of each score."""
@@ -371,41 +374,41 @@ class JudgeSpans:
             if self._to_evaluation:
                 span_id = int(identity[:16], 16)
                 target = SpanContext(scored.trace_id, span_id, False, scored.trace_flags, scored.trace_state)
-            for call, said in _transcripts(score.usage.calls):
-                self._write(score, call, said, identity, target)
+            for call, transcript in _transcripts(score.usage.calls):
+                self._write(score, call, transcript, identity, target)
 
     def shutdown(self) -> None:
         """Do nothing, because the tracer provider has the spans."""
 
-    def _write(self, score: Score, call: JudgeCall, said: Transcript, identity: str, target: SpanContext) -> None:
-        attributes = wire_values(_judge_call_attributes(score, call, said) | {semconv.SCORE_ID: identity})
+    def _write(self, score: Score, call: JudgeCall, transcript: Transcript, identity: str, target: SpanContext) -> None:
+        attributes = wire_values(_judge_call_attributes(score, call, transcript) | {semconv.SCORE_ID: identity})
         span = self._start(int(identity, 16), attributes)(
-            f"{attributes[semconv.OPERATION_NAME]} {said.asked_model or call.model}".rstrip(),
+            f"{attributes[semconv.OPERATION_NAME]} {transcript.asked_model or call.model}".rstrip(),
             context=Context(),
-            kind=SpanKind.CLIENT if said.provider and not call.cached else SpanKind.INTERNAL,
+            kind=SpanKind.CLIENT if transcript.provider and not call.cached else SpanKind.INTERNAL,
             attributes=attributes,
             links=[Link(target, {})],
-            start_time=said.ended_ns - max(_LASTS_NS, int(call.duration_s * 1e9)),
+            start_time=transcript.ended_ns - max(_LASTS_NS, int(call.duration_s * 1e9)),
         )
         if call.error_type is not None:
-            span.set_status(Status(StatusCode.ERROR, safe_text(said.trouble or call.error_type)))
-        span.end(end_time=said.ended_ns)
+            span.set_status(Status(StatusCode.ERROR, safe_text(transcript.trouble or call.error_type)))
+        span.end(end_time=transcript.ended_ns)
 
     def _start(self, trace_id: int, attributes: Mapping[str, Any]) -> Any:
-        """Return a function that starts a sampled span of that trace; with a tracer that is not the SDK's, of a new trace."""
+        """Return a function that starts a sampled span of a trace; if the tracer is not the SDK's, of a new trace."""
         tracer = self._providers.tracer(semconv.JUDGE_SCOPE)
-        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
-        if self._chosen is None:
+        self._factory = self._factory or PresetSpanFactory.of(tracer)
+        if self._factory is None:
             return tracer.start_span
         from opentelemetry.sdk.trace.sampling import Decision, SamplingResult
 
         sampling = SamplingResult(Decision.RECORD_AND_SAMPLE, attributes)
-        return partial(self._chosen.start_span, trace_id=trace_id, sampling=sampling)
+        return partial(self._factory.start_span, trace_id=trace_id, sampling=sampling)
 
 
 def _transcripts(calls: Sequence[JudgeCall]) -> Iterator[tuple[JudgeCall, Transcript]]:
-    """Yield calls with their transcripts; of several attempts, only the last has the question."""
-    later: set[tuple[str, str]] = set()
+    """Yield calls with their transcripts; of several attempts of a question, only the last transcript has the question."""
+    later: set[tuple[str, str]] = set()  # questions of later calls
     pairs: list[tuple[JudgeCall, Transcript]] = []
     for call in reversed(calls):
         transcript = call.transcript
@@ -417,17 +420,17 @@ def _transcripts(calls: Sequence[JudgeCall]) -> Iterator[tuple[JudgeCall, Transc
     yield from reversed(pairs)
 
 
-def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> dict[str, Any]:
-    answered = call.error_type is None or bool(said.finish or said.answer)
+def _judge_call_attributes(score: Score, call: JudgeCall, transcript: Transcript) -> dict[str, Any]:
+    answered = call.error_type is None or bool(transcript.finish or transcript.answer)
     return {
-        semconv.OPERATION_NAME: said.operation,
-        semconv.PROVIDER_NAME: said.provider or None,
-        semconv.REQUEST_MODEL: said.asked_model or None,
+        semconv.OPERATION_NAME: transcript.operation,
+        semconv.PROVIDER_NAME: transcript.provider or None,
+        semconv.REQUEST_MODEL: transcript.asked_model or None,
         semconv.RESPONSE_MODEL: call.model if answered and call.model else None,
-        semconv.RESPONSE_FINISH_REASONS: None if said.finish is None else [said.finish],
+        semconv.RESPONSE_FINISH_REASONS: None if transcript.finish is None else [transcript.finish],
         **_usage(call),
         semconv.ERROR_TYPE: call.error_type,
-        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_KINDS[said.operation],
+        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_KINDS[transcript.operation],
         semconv.EVALUATION_NAME: score.metric,
         semconv.EVALUATOR_VERSION: score.evaluator_version or None,
         semconv.EVALUATION_SOURCE: score.source,
@@ -436,12 +439,12 @@ def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> d
         semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(call.input_truncated_ratio) or None,
         semconv.JUDGE_IMAGES_NOT_SHOWN: call.images_not_shown or None,
         semconv.JUDGE_COST_USD: None if call.cost_usd is None else float(call.cost_usd),
-        **_content(said),
+        **_content(transcript),
     }
 
 
 def _usage(call: JudgeCall) -> dict[str, Any]:
-    """Return the tokens of a call; an abandoned call has only an estimate of them, and no usage."""
+    """Return the attributes with the tokens of a call; empty if the provider did not report them."""
     if call.estimated or not (call.input_tokens or call.output_tokens):
         return {}
     return {
@@ -452,10 +455,12 @@ def _usage(call: JudgeCall) -> dict[str, Any]:
     }
 
 
-def _content(said: Transcript) -> dict[str, Any]:
-    answer = {**text_message(ASSISTANT, said.answer), "finish_reason": said.finish or "unknown"}
+def _content(transcript: Transcript) -> dict[str, Any]:
+    answer = {**text_message(ASSISTANT, transcript.answer), "finish_reason": transcript.finish or "unknown"}
     return {
-        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": said.system}]) if said.system else None,
-        semconv.INPUT_MESSAGES: to_wire([text_message(USER, said.user)]) if said.user else None,
-        semconv.OUTPUT_MESSAGES: to_wire([answer]) if said.answer else None,
+        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": transcript.system}])
+        if transcript.system
+        else None,
+        semconv.INPUT_MESSAGES: to_wire([text_message(USER, transcript.user)]) if transcript.user else None,
+        semconv.OUTPUT_MESSAGES: to_wire([answer]) if transcript.answer else None,
     }

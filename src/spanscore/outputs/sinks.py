@@ -1,11 +1,11 @@
-"""The combination of all sinks of a scorer, and the names of the built-in sinks."""
+"""Passes the scores and human labels of a scorer to all its sinks, and names the built-in sinks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, set_value
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 
 from spanscore.core.log import log_internal_error, type_name
 from spanscore.core.plugins import Registry
@@ -32,40 +32,35 @@ class CompositeSink:
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Call every sink with the scores; an error of one sink does not affect other sinks.
 
-        Scores that another process has exported (``Score.sent``) go only to the sink of the sums (``takes_sent``).
+        A sink without the attribute ``takes_sent`` gets no score that another process has exported (``Score.sent``). It is not
+        called if no other score is left.
         """
-        marked = _suppress_instrumentation()
-        unsent = scores if not any(score.sent for score in scores) else [score for score in scores if not score.sent]
+        unsent = [score for score in scores if not score.sent]
         for sink in self._sinks:
-            taken = scores if getattr(sink, "takes_sent", False) else unsent
-            if taken or not scores:
-                _safely("publish scores through", sink, partial(sink.emit, unit, taken), marked)
+            own = scores if getattr(sink, "takes_sent", False) else unsent
+            if own or not scores:
+                _call_safely("publish scores through", sink, partial(sink.emit, unit, own))
 
     def label(self, label: Annotation) -> None:
         """Call every sink that accepts labels; an error of one sink does not affect other sinks."""
-        marked = _suppress_instrumentation()
         for sink in self._sinks:
             if isinstance(sink, AnnotationSink):
-                _safely("publish a label through", sink, partial(sink.label, label), marked)
+                _call_safely("publish a label through", sink, partial(sink.label, label))
 
     def shutdown(self) -> None:
         """Shut every sink down, once; later scores are dropped."""
         sinks, self._sinks = self._sinks, []
         for sink in sinks:
-            _safely("close", sink, sink.shutdown, _suppress_instrumentation())
+            _call_safely("close", sink, sink.shutdown)
 
 
-def _suppress_instrumentation() -> Context:
-    """Return the caller's context with instrumentation suppressed."""
-    return set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
-
-
-def _safely(what: str, sink: Sink, call: Callable[[], None], within: Context) -> None:
-    token = attach(within)
+def _call_safely(action: str, sink: Sink, call: Callable[[], None]) -> None:
+    """Call a method of a sink with instrumentation suppressed; ``action`` names it in the log of an error."""
+    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     try:
         call()
     except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application, must not end the span thread)
-        log_internal_error(f"{what} {type_name(sink)}", error)
+        log_internal_error(f"{action} {type_name(sink)}", error)
     finally:
         detach(token)
 

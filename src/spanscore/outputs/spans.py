@@ -1,4 +1,4 @@
-"""spanscore's own spans: ids, head sampling, and spans whose start and end differ from the time of their creation."""
+"""Makes spanscore's own spans, with preset ids, sampling decisions, start and end times, at a low cost."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from opentelemetry.trace import (
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import call_in_child
 
-# The SDK's generator uses the ``random`` module. Draws on another thread would shift the random numbers of an application
-# that seeded the module, and change its answers.
-
 RANDOM: Final = Random()
 _bits = RANDOM.getrandbits
 call_in_child(RANDOM, Random.seed)
 
 
 class OwnIdGenerator:
-    """Generates ids in the same way as the SDK's ``RandomIdGenerator``."""
+    """Generates ids in the same way as the SDK's ``RandomIdGenerator``, but without the ``random`` module.
+
+    An application that seeded the module would otherwise get other random numbers, and so other answers.
+    """
 
     def generate_span_id(self) -> int:
         """Return 64 random bits, never 0."""
@@ -56,39 +56,37 @@ class OwnIdGenerator:
 
 def id_generator_of(tracer: Any) -> Any:
     """Return the id generator for a tracer's spans: that of the application, or spanscore's if the tracer has the default."""
-    chosen = tracer.id_generator
-    is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
-    return OwnIdGenerator() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
+    generator = tracer.id_generator
+    is_default = type(generator).__module__ == "opentelemetry.sdk.trace.id_generator"
+    return OwnIdGenerator() if is_default and type(generator).__name__ == "RandomIdGenerator" else generator
 
 
-# The SDK's default sampler keeps every root, and every child of a kept span. A call of it costs as much as making the span.
-
-
-class KnownDecision:
-    """Predicts which spans a head sampler keeps, without calling it.
+class SamplingPrediction:
+    """Predicts which spans a head sampler keeps, without a call of the sampler, which costs as much as making the span.
 
     Args:
-        sampler: sampler of the tracer; only ``ALWAYS_ON``, alone or inside ``ParentBased``, is predicted.
+        sampler: sampler of the tracer. Only the SDK's default is predicted: ``ALWAYS_ON``, alone or inside ``ParentBased``. It
+            keeps every root, and every child of a kept span.
     """
 
     def __init__(self, sampler: Any) -> None:
-        based = sampler if _is_sdks(sampler, "ParentBased") else None
-        self._root, self._local, self._remote = (
-            _keeps_all(sampler if based is None else getattr(based, name, None))
+        is_parent_based = _is_sdks(sampler, "ParentBased")
+        self._roots, self._local, self._remote = (
+            _keeps_all(getattr(sampler, name, None) if is_parent_based else sampler)
             for name in ("_root", "_local_parent_sampled", "_remote_parent_sampled")
         )
-        self._all = based is None and self._root
+        self._any_parent = self._roots and not is_parent_based
 
     @property
     def keeps_all(self) -> bool:
         """Whether every span is kept, except below a dropped parent."""
-        return self._root and self._local and self._remote
+        return self._roots and self._local and self._remote
 
     def keeps(self, parent: SpanContext | None) -> bool:
-        """Return whether a span is certainly kept; ``parent``: None = the span is a root. False: call the sampler."""
+        """Return whether a span is certainly kept; False: only the sampler can decide. A root has no ``parent``."""
         if parent is None:
-            return self._root
-        return self._all or (parent.trace_flags & 1 == 1 and (self._remote if parent.is_remote else self._local))
+            return self._roots
+        return self._any_parent or (parent.trace_flags & 1 == 1 and (self._remote if parent.is_remote else self._local))
 
 
 def _keeps_all(sampler: Any) -> bool:
@@ -101,19 +99,17 @@ def _is_sdks(sampler: Any, name: str) -> bool:
     return cls.__name__ == name and cls.__module__ == "opentelemetry.sdk.trace.sampling"
 
 
-# The SDK's span can be written to during its work: it has a lock, a bounded mapping that cleans each value, and makes a copy
-# of itself at the end. That costs 50 µs, five times the cost of a finished span. Ours are made after the work, and the
-# SDK's batch and simple processors read finished spans only. If a processor reads starting spans (one that stamps every span
-# with a tenant, for example), the SDK's own span is used.
-
 _UNSET = Status(StatusCode.UNSET)
 _PLAIN = frozenset({str, int, float, bool})
 
 
 class DeferredSpan(NonRecordingSpan):
-    """A span that stores its attributes, and gives a finished span to its tracer's processors. Not thread-safe.
+    """A span that only stores its attributes, and at its end gives a finished span to its tracer's processors. Not thread-safe.
 
-    ``add_event``, ``record_exception``, ``add_link`` and ``update_name`` have no effect.
+    The SDK's own span costs 50 µs, five times as much: it has a lock, cleans each value, and copies itself at its end. The
+    SDK's batch and simple processors read only finished spans. Do not use this class if a processor reads spans at their start,
+    to add a tenant for example (``EarlyReaders``). ``add_event``, ``record_exception``, ``add_link`` and ``update_name`` have
+    no effect.
 
     Attributes:
         parent: None for a root.
@@ -147,8 +143,9 @@ class DeferredSpan(NonRecordingSpan):
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes; OTLP must be able to carry the values (``wire_value``)."""
-        if not self._attributes.keys().isdisjoint(attributes):  # a limit drops the oldest; a repeated one is new
-            self._attributes = {key: held for key, held in self._attributes.items() if key not in attributes}
+        # An attribute that is set again moves to the end, because a limit drops the first attributes.
+        if not self._attributes.keys().isdisjoint(attributes):
+            self._attributes = {key: value for key, value in self._attributes.items() if key not in attributes}
         self._attributes.update(attributes)
 
     def set_attribute(self, key: str, value: Any) -> None:
@@ -215,7 +212,7 @@ def emit_finished(
         context=span_context,
         parent=parent,
         resource=tracer.resource if resource is None else resource,
-        attributes=_within(tracer._span_limits, attributes),
+        attributes=_limit_attributes(tracer._span_limits, attributes),
         links=links,
         kind=kind,
         status=status,
@@ -227,15 +224,16 @@ def emit_finished(
     tracer.span_processor.on_end(finished)
 
 
-class Watchers:
-    """Whether a processor reads a tracer's spans before they end. Thread-safe."""
+class EarlyReaders:
+    """The processors that read a tracer's spans before they end. ``bool()`` returns whether there are any. Thread-safe."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
-        self._counts = type(getattr(tracer, "_tracer_metrics", None)).__name__ not in {"NoneType", "NoOpTracerMetrics"}
+        tracer_metrics = getattr(tracer, "_tracer_metrics", None)
+        self._counts_spans = type(tracer_metrics).__name__ not in {"NoneType", "NoOpTracerMetrics"}
         self._is_enabled = getattr(tracer, "_is_enabled", lambda: True)
-        self._seen: Any = None
-        self._watched = True
+        self._processors: Any = None
+        self._has_readers = True
 
     def __bool__(self) -> bool:
         """Return whether there is such a processor.
@@ -243,10 +241,10 @@ class Watchers:
         Also True if the form of the tracer's span processor is unknown, or if the tracer is disabled or counts its spans.
         """
         processors = getattr(self._tracer.span_processor, "_span_processors", None)
-        if processors is not self._seen:  # a new tuple after an addition
-            self._watched = self._counts or processors is None or any(map(_watches, processors))
-            self._seen = processors  # last, because another thread may read meanwhile
-        return self._watched or not self._is_enabled()
+        if processors is not self._processors:  # the SDK makes a new tuple for each added processor
+            self._has_readers = self._counts_spans or processors is None or any(map(_reads_early, processors))
+            self._processors = processors  # set last, because another thread may read both meanwhile
+        return self._has_readers or not self._is_enabled()
 
 
 @cache
@@ -257,19 +255,19 @@ def readable_span() -> Any:
     return ReadableSpan
 
 
-def _watches(processor: Any) -> bool:
+def _reads_early(processor: Any) -> bool:
     """Return whether a processor does anything with a span that has not ended."""
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-    idle = (SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)
+    late = (SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)  # these methods of theirs do nothing
     return any(
-        getattr(getattr(processor, name, None), "__func__", None) not in {getattr(kind, name, None) for kind in idle}
+        getattr(getattr(processor, name, None), "__func__", None) not in {getattr(kind, name, None) for kind in late}
         for name in ("on_start", "_on_ending")
     )
 
 
-def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
+def _limit_attributes(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     """Return attributes as the SDK would store them: within the provider's limits, lists as tuples."""
     most, longest = limits.max_span_attributes, limits.max_span_attribute_length
     if longest is None and (most is None or len(attributes) <= most):
@@ -287,12 +285,12 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(slots=True, eq=False)
 class LiveSpan:
-    """A ``PendingSpan`` that was started, and is ended with the time at which its work ended.
+    """A started span of finished work, which waits for its end. It implements the protocol ``PendingSpan``.
 
     Attributes:
-        end_ns: end of its work, Unix time in ns.
-        attributes: set before the end; None = no attributes.
-        size: approximate size in memory, in bytes.
+        end_ns: end of the work, and so of the span, Unix time in ns.
+        attributes: attributes to set before the end; None = no attributes.
+        size: approximate size of the span in memory, in bytes.
     """
 
     span: Span
@@ -301,7 +299,7 @@ class LiveSpan:
     size: int
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Set the attributes and end the span at the end of its work."""
+        """Set the attributes, and end the span with ``end_ns``."""
         try:
             if self.attributes:
                 attributes = {**self.attributes, **attributes} if attributes else self.attributes
@@ -312,30 +310,29 @@ class LiveSpan:
             log_internal_error("end a span", error)
 
 
-# A sampled span that no processor reads before its end is a ``DeferredSpan``. The SDK makes every other span: its tracer calls
-# an ``id_generator`` and a ``sampler``, and a shallow copy of the tracer has two that return the preset values. The tracer
-# itself, which every user of its scope shares, stays unchanged. For a tracer that is not the SDK's there is no factory.
-
 _RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
 _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)
 
 
 class PresetSpanFactory:
-    """Starts spans with preset ids, sampling and times. For one thread, except for its attributes.
+    """Starts spans with preset ids, sampling and times. Only its attributes may be used on several threads.
+
+    A sampled span that no processor reads before its end is a ``DeferredSpan``. The SDK makes all other spans, through a copy
+    of the tracer whose id generator and sampler return the preset values. All users of a scope share the tracer itself, so it
+    stays unchanged.
 
     Attributes:
         id_generator: generates ids; callers that preset ids use it.
         sampler: the tracer's own head sampler.
-        keeps: function of the parent (None = root): whether the span is certainly sampled, without a call of ``sampler``.
-        watched: whether a processor reads spans before they end.
+        keeps: parent (None = root) → whether the span is certainly sampled, without a call of ``sampler``.
+        watched: whether a processor reads spans before they end; check it with ``bool``.
         most_attributes: limit of attributes per span; None = no limit.
     """
 
     def __init__(self, tracer: Any) -> None:
         self.most_attributes: int | None = tracer._span_limits.max_span_attributes
         self.id_generator, self.sampler = id_generator_of(tracer), tracer.sampler
-        known = KnownDecision(self.sampler)
-        self.keeps, self.watched = known.keeps, Watchers(tracer)
+        self.keeps, self.watched = SamplingPrediction(self.sampler).keeps, EarlyReaders(tracer)
         self._own = tracer
         self._random = getattr(self.id_generator, "is_trace_id_random", None)  # absent before 1.40
         self._preset_ids, self._preset_sampler = _PresetIdGenerator(self.id_generator), _PresetSampler(self.sampler)
@@ -373,18 +370,19 @@ class PresetSpanFactory:
         """
         if not self.watched:
             current = (get_current_span(context) if parent is None else parent).get_span_context()
-            above = current if current.is_valid else None
+            above = current if current.is_valid else None  # None: the span is a root
             trace_id = current.trace_id if above else trace_id or self.id_generator.generate_trace_id()
             if sampling is None and self.keeps(above):
-                is_sampled, kept, state = True, attributes, current.trace_state if above else None
+                is_sampled, own_attributes, state = True, attributes, current.trace_state if above else None
             else:
                 around = _context_within(parent, context)
                 sampling = sampling or self.sampler.should_sample(around, trace_id, name, kind, attributes, links)
-                is_sampled, kept, state = sampling.decision.is_sampled(), sampling.attributes, sampling.trace_state
+                is_sampled, own_attributes = sampling.decision.is_sampled(), sampling.attributes
+                state = sampling.trace_state
             if is_sampled:
                 span_id = self.id_generator.generate_span_id() if span_id is None else span_id
                 own = self.span_context_of(above, trace_id, span_id, state)
-                return DeferredSpan(self._own, name, own, above, kind, kept, links, start_time)
+                return DeferredSpan(self._own, name, own, above, kind, own_attributes, links, start_time)
         self._preset_ids.span_id, self._preset_ids.trace_id = span_id, trace_id
         self._preset_sampler.sampling = sampling
         span: Span = self._tracer.start_span(
@@ -400,7 +398,7 @@ class PresetSpanFactory:
     def span_context_of(
         self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None
     ) -> SpanContext:
-        """Return the identity of a sampled span; ``above`` is the parent, or None for a root."""
+        """Return the context of a new sampled span; ``above`` is the parent's context, or None for a root."""
         return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
 
     def _flags(self, above: SpanContext | None) -> TraceFlags:
@@ -415,6 +413,8 @@ def _context_within(parent: Span | None, context: Context) -> Context:
 
 @dataclass(slots=True, eq=False)
 class _PresetIdGenerator:
+    """Returns the preset ids; without a preset, those of the inner generator."""
+
     _inner: Any
     span_id: int | None = None
     trace_id: int | None = None
@@ -431,6 +431,8 @@ class _PresetIdGenerator:
 
 @dataclass(slots=True, eq=False)
 class _PresetSampler:
+    """Returns the preset sampling result; without a preset, that of the inner sampler."""
+
     _inner: Any
     sampling: Any = None
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 100_000_000
 """Limit in bytes of the file and its predecessor, which ends in ``.1``, together."""
 MOST_WAITING: Final = 4_096
-"""Spans that wait, at most; further spans are lost."""
+"""Highest number of spans that wait; further spans are lost."""
 _BATCH: Final = 512
-"""Spans per line, at most."""
+"""Highest number of spans in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,14 @@ class SpansFileState:
 
     def __str__(self) -> str:
         lost = f"; {self.lost:,} lost" if self.lost else ""
-        return f"spans_to: {format_count(self.written, 'span')} written to {self.path}{lost}" + (
-            f" ({self.fault})" if self.fault else ""
-        )
+        fault = f" ({self.fault})" if self.fault else ""
+        return f"spans_to: {format_count(self.written, 'span')} written to {self.path}{lost}{fault}"
 
 
 class SpansFile:
     """Appends ended spans to a file, on a separate thread. Thread-safe; never raises; only ``flush`` and ``finish`` block.
 
-    At most 4,096 spans wait. Further spans count as lost, like a batch that cannot be written.
+    At most 4,096 spans wait. Further spans, and spans that cannot be written, count as lost.
 
     Args:
         path: created if it does not exist, in an existing folder. Only its owner may read it; processes may share it.
@@ -76,16 +75,16 @@ class SpansFile:
         self._lock = Lock()
         self._waiting: deque[ReadableSpan] = deque()
         self._written = self._lost = 0
-        self._any = self._over = False
+        self._had_spans = self._finished = False
 
-    def beside(self, tracer: Any) -> Any:
-        """Return a copy of a tracer whose spans also go to the file; without an SDK, the tracer itself, which is a fault."""
+    def tee(self, tracer: Any) -> Any:
+        """Return a copy of a tracer that also writes its spans to the file; a tracer of another kind is returned as it is."""
         if not hasattr(tracer, "span_processor"):
             self._fault = "the tracer provider is not the SDK's, or OTEL_SDK_DISABLED is set"
             return tracer
-        ours = copy(tracer)  # every user of the scope shares the tracer itself
-        ours.span_processor = _Tee(tracer.span_processor, self)
-        return ours
+        own = copy(tracer)  # every user of the scope shares the tracer itself
+        own.span_processor = _Tee(tracer.span_processor, self)
+        return own
 
     def on_end(self, span: ReadableSpan) -> None:
         """Accept an ended span, like a processor. A span that is recorded but not sampled is not written."""
@@ -93,11 +92,11 @@ class SpansFile:
         if context is None or not context.trace_flags.sampled:
             return
         with self._lock:
-            if self._over or len(self._waiting) >= MOST_WAITING:
+            if self._finished or len(self._waiting) >= MOST_WAITING:
                 self._lost += 1
                 return
             self._waiting.append(span)
-            self._any = True
+            self._had_spans = True
         self._thread.do(self._write_waiting)
 
     def state(self) -> SpansFileState:
@@ -106,17 +105,15 @@ class SpansFile:
             return SpansFileState(self._file.path, self._written, self._lost, self._fault)
 
     def readable_place(self, *, metrics: bool = False) -> str:
-        """Return the place of the spans, or with ``metrics`` of their scores, without a backend; empty after a fault."""
-        where = (
-            f"the scores are in {self._file.path}; alerts need an endpoint"
-            if metrics
-            else f"written to {self._file.path}"
-        )
-        return "" if self._fault else where
+        """Return a clause that names the file as the place of the spans, or of the metrics; empty after a fault."""
+        if self._fault:
+            return ""
+        path = self._file.path
+        return f"the scores are in {path}; alerts need an endpoint" if metrics else f"written to {path}"
 
     def flush(self, timeout_s: float) -> None:
         """Wait until the ended spans are written or lost. Blocks for at most ``timeout_s``."""
-        if self._any:
+        if self._had_spans:
             wait([self._thread.do(self._write_waiting)], timeout_s)
 
     def finish(self, timeout_s: float) -> None:
@@ -124,11 +121,12 @@ class SpansFile:
         self.flush(timeout_s)
         self._thread.stop()
         with self._lock:
-            self._over = True
+            self._finished = True
             self._lost += len(self._waiting)
             self._waiting.clear()
 
     def _write_waiting(self) -> bool:
+        """Write the waiting spans, a batch per line. Always returns True."""
         while True:
             with self._lock:
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]

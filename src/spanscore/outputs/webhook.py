@@ -1,6 +1,6 @@
-"""The sink ``webhook``: one message for each unit that meets a condition, at most so many an hour, then a summary.
+"""The sink ``webhook`` sends one message for each unit that meets a condition. Units above an hourly limit share a summary.
 
-A message is made when the last score of a unit is known, and has the scores of all its metrics.
+A message is made after the last score of its unit, and has the scores of all metrics of the unit.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from spanscore.outputs.http_sink import (
     OpenOutbox,
     json_bytes,
     message_id,
+    without_none,
 )
 from spanscore.outputs.score_spans import explanation_of
 
@@ -46,18 +47,18 @@ _HOUR_S: Final = 3_600.0
 
 @dataclass(slots=True)
 class _Hour:
-    """The units of an hour.
+    """The counts of an hour.
 
     Attributes:
-        began_s: time of its first message, by the clock.
-        messages: number of messages about one unit.
-        others: number of units above the limit, which the summary has.
-        metrics: metric → number of these units that met a condition on it.
+        began_s: time of the first message, by the monotonic clock.
+        messages: number of units with a message of their own.
+        summarized: number of units above the limit, for the summary.
+        metrics: metric → number of the summarized units that met a condition on it.
     """
 
     began_s: float = -inf
     messages: int = 0
-    others: int = 0
+    summarized: int = 0
     metrics: Counter[str] = field(default_factory=Counter)
 
 
@@ -70,6 +71,9 @@ class WebhookSink:
         clock: monotonic clock, in s.
         wall_s: wall clock, Unix seconds.
         parameters: fields of ``WebhookSettings``.
+
+    Attributes:
+        conditions: the parsed conditions, in the order of ``when``, so that a scorer can check their metrics.
 
     Raises:
         ConfigurationError: a parameter is wrong.
@@ -93,8 +97,8 @@ class WebhookSink:
         self._clock = clock
         self._wall_s = wall_s
         self._key = None if settings.secret is None else signing_key(settings.secret)
-        self._begin()
-        call_in_child(self, WebhookSink._begin)
+        self._reset()
+        call_in_child(self, WebhookSink._reset)
         destination = Destination(name="webhook", url=settings.url, request=self._request, remark=self._remark)
         self._outbox = open_outbox(destination)
 
@@ -106,7 +110,7 @@ class WebhookSink:
         by_name = {score.metric: score for score in scores if not score.sent}
         conditions = zip(self._settings.when, self.conditions, strict=True)
         matches = {text: condition.metric for text, condition in conditions if condition.holds(by_name)}
-        if not matches or job.unit.is_provisional or not self._is_within_limit({*matches.values()}):
+        if not matches or job.unit.is_provisional or not self._count_unit({*matches.values()}):
             return
         trace_id, span_id = f"{job.unit.key.trace_id:032x}", f"{job.unit.key.span_id:016x}"
         url_template, session = self._settings.url_template, job.unit.session
@@ -125,14 +129,17 @@ class WebhookSink:
         """Send the summary of the present hour, if units were counted for it. The scorer closes the outbox."""
         self._end_hour(self._hour.began_s)
 
-    def _begin(self) -> None:
-        """Begin without an hour, also in a forked child: the parent sends the summary of its own hour."""
+    def _reset(self) -> None:
+        """Set all counts to 0: at the start, and in a forked child, because the parent sends the summary of its hour."""
         self._lock = threading.Lock()
         self._hour = _Hour()
         self._summarized = 0
 
-    def _is_within_limit(self, metrics: Collection[str]) -> bool:
-        """Count a unit in the present hour. Returns False if the unit is only in the summary."""
+    def _count_unit(self, metrics: Collection[str]) -> bool:
+        """Count a unit in the present hour. Returns whether the unit gets a message; if not, it is in the summary.
+
+        ``metrics`` are the metrics on which the unit met a condition.
+        """
         now_s = self._clock()
         if now_s >= self._hour.began_s + _HOUR_S:
             self._end_hour(self._hour.began_s)
@@ -143,23 +150,23 @@ class WebhookSink:
             if hour.messages < self._settings.per_hour:
                 hour.messages += 1
                 return True
-            hour.others += 1
+            hour.summarized += 1
             hour.metrics.update(metrics)
             self._summarized += 1
             return False
 
     def _end_hour(self, began_s: float) -> None:
-        """Send the summary of the hour that began then, unless it was sent or has no unit."""
+        """Send the summary of the hour that began at ``began_s``, unless it was sent or has no units."""
         with self._lock:
             hour = self._hour
-            if hour.began_s != began_s or not hour.others:
+            if hour.began_s != began_s or not hour.summarized:
                 return
-            self._hour = _Hour(began_s, hour.messages)
-        self._send(uuid4().hex, _SUMMARY, {"units": hour.others, "metrics": dict(hour.metrics)})
+            self._hour = _Hour(began_s, hour.messages)  # later units of this hour stay above the limit
+        self._send(uuid4().hex, _SUMMARY, {"units": hour.summarized, "metrics": dict(hour.metrics)})
 
     def _send(self, identity: str, kind: str, data: Mapping[str, Any]) -> None:
         at = datetime.fromtimestamp(self._wall_s(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        event = {"version": _VERSION, "type": kind, "timestamp": at, "data": _present(data)}
+        event = {"version": _VERSION, "type": kind, "timestamp": at, "data": without_none(data)}
         self._outbox.put(Message(identity, json_bytes(_BODIES[self._settings.format](event))))
 
     def _request(self, messages: Sequence[Message]) -> HttpRequest:
@@ -175,7 +182,7 @@ class WebhookSink:
         return f"{format_count(self._summarized, 'unit')} in summaries (per_hour)" if self._summarized else ""
 
 
-# The bodies of messages. ``docs/how-to/send-messages.md`` documents the events. A change of their form is a new ``_VERSION``.
+# The events below are documented in ``docs/how-to/send-messages.md``. A change of their form needs a new ``_VERSION``.
 
 _VERSION: Final = 1
 _UNIT: Final = "unit.matched"
@@ -190,7 +197,7 @@ _Event: TypeAlias = Mapping[str, Any]
 def _score(score: Score, *, content: bool) -> Mapping[str, Any]:
     value = score.category or (None if score.number is None else round(score.number, _PRECISION))
     probability = None if score.probability is None else round(float(score.probability), _PRECISION)
-    return _present(
+    return without_none(
         {
             "metric": score.metric,
             "outcome": str(score.outcome),
@@ -215,10 +222,6 @@ def _excerpts(job: Job) -> Mapping[str, str | None]:
 
 def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= _EXCERPT_CHARS else f"{text[: _EXCERPT_CHARS - 1]}…"
-
-
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _title(event: _Event) -> str:

@@ -30,9 +30,9 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cache import answers_kept
-from spanscore.monitoring.judge_check import watched_by
-from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, paired
-from spanscore.outputs.aggregates import GaugeReading, within
+from spanscore.monitoring.judge_check import select_watched
+from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, compare_runs
+from spanscore.outputs.aggregates import GaugeReading, labels_of_source
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import Hooks
@@ -270,7 +270,7 @@ class JudgeCheckRuns:
             PairedAnswer(first[key], now, _is_pass(metric, first[key]) == human[key], right[key])
             for key, now in answers.items()
         ]
-        return paired(len(self.cases), pairs)
+        return compare_runs(len(self.cases), pairs)
 
     def states(self) -> list[JudgeCheckStatus]:
         """Return the state of each metric's judge check. Thread-safe."""
@@ -309,7 +309,7 @@ def _is_pass(metric: Metric, quality: float) -> bool:
 def _point(metric: Metric, run: PairedRuns) -> GaugeReading:
     named = ((semconv.EVALUATION_NAME, metric.name), (semconv.EVALUATOR_VERSION, metric.evaluator_version))
     return GaugeReading(
-        (*named, *within(semconv.SOURCE_JUDGE_CHECK)),
+        (*named, *labels_of_source(semconv.SOURCE_JUDGE_CHECK)),
         {
             semconv.JUDGE_CHECK_AGREEMENT: run.agreement,
             semconv.JUDGE_CHECK_FIRST_AGREEMENT: run.first_agreement,
@@ -333,7 +333,7 @@ def judge_check_runs(
     """
     if judge_check is None:
         return None
-    watched = watched_by(judge_check, metrics)
+    watched = select_watched(judge_check, metrics)
     return JudgeCheckRuns(
         watched,
         cases_of(judge_check, watched),

@@ -1,4 +1,4 @@
-"""SVG charts of a metric, without a script: a trend with its interval, and histograms.
+"""Draws the charts of a metric as SVG, without a script: a trend with its interval, shares of categories, and histograms.
 
 A chart is markup in which every text is escaped. It fills the width of its container: horizontal positions are percentages,
 heights are pixels, and text keeps its size. Colours and margins are in the page's style sheet, so that charts follow the dark
@@ -66,19 +66,19 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> str | None:
     if not any(bucket.scores or bucket.outcomes for bucket in buckets):
         return None
     x = _Axis(buckets[0].start_ns, buckets[-1].end_ns, 0, 100)
-    y, ticks = _means(metric)
+    y, ticks = _mean_axis(metric)
     most = max(1, *(bucket.scores + bucket.nothing_to_score + bucket.lost for bucket in buckets))
     count = _Axis(0, most, _TREND_PX, _TREND_PX - _COUNTS_PX)
     parts = [
-        *_rows(y, ticks, _QUALITY if metric.on_quality else "value"),
-        *_rows(count, _ticks(0, most, min(2, most)), "count" if metric.of_conversations else "units"),
-        *_times(metric, summary, x),
+        *_grid(y, ticks, _QUALITY if metric.on_quality else "value"),
+        *_grid(count, _ticks(0, most, min(2, most)), "count" if metric.of_conversations else "units"),
+        *_time_labels(metric, summary, x),
         *(_column(x, bucket, "gap", 0, _MEANS_PX) for bucket in buckets if not bucket.scores and bucket.outcomes),
-        *_alarm(metric, x),
-        *chain.from_iterable(_counts(bucket, x, count) for bucket in buckets),
-        _curves(buckets, y),
+        *_shade_stretch(metric, x),
+        *chain.from_iterable(_count_bars(bucket, x, count) for bucket in buckets),
+        _interval_and_mean(buckets, y),
         *_levels_of_stretch(metric, x, y),
-        *_points(metric, x, y),
+        *_mean_points(metric, x, y),
         *(_column(x, bucket, "hover", 0, _TREND_PX, _describe_bucket(bucket, summary)) for bucket in buckets),
     ]
     return _svg(_TREND_PX, parts)
@@ -92,7 +92,10 @@ def shares(metric: MetricSummary, summary: ReportSummary) -> str | None:
     x = _Axis(metric.buckets[0].start_ns, metric.buckets[-1].end_ns, 0, 100)
     y = _Axis(0, 1, _SHARES_PX, 0)
     drawn = drawn_categories(metric)
-    parts = [*_rows(y, (0, 0.25, 0.5, 0.75, 1), f"share of {metric.noun}s"), *_times(metric, summary, x, _SHARES_PX)]
+    parts = [
+        *_grid(y, (0, 0.25, 0.5, 0.75, 1), f"share of {metric.noun}s"),
+        *_time_labels(metric, summary, x, _SHARES_PX),
+    ]
     for bucket in buckets:
         below = 0.0
         for place, word in enumerate(drawn):
@@ -142,14 +145,14 @@ def histograms(metric: MetricSummary) -> dict[str, str]:
 
 def _own_scale(metric: MetricSummary) -> str:
     """Return the metric's own scale in words: "value (−1 to 1, higher is better)"."""
-    bounds = "open" if metric.range is None else " to ".join(_short(bound) for bound in metric.range)
+    bounds = "open" if metric.range is None else " to ".join(_format_number(bound) for bound in metric.range)
     return f"value ({bounds}, {metric.direction} is better)"
 
 
 # --- the trend --------------------------------------------------------------------------------------------------
 
 
-def _means(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
+def _mean_axis(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
     """Return the axis of the means and its ticks."""
     if metric.on_quality:
         return _Axis(-0.02, 1.02, _MEANS_PX, 0), (0, 0.25, 0.5, 0.75, 1)
@@ -159,18 +162,18 @@ def _means(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
     return _Axis(low, high, _MEANS_PX, 0), _ticks(low, high, 5)
 
 
-def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis, height: int = _TREND_PX) -> Iterator[str]:
+def _time_labels(metric: MetricSummary, summary: ReportSummary, x: _Axis, height: int = _TREND_PX) -> Iterator[str]:
     """Yield a few labels of the time axis, short enough for a telephone."""
     begin, end = metric.buckets[0].start_ns, metric.buckets[-1].end_ns
-    shape = _shape(end - begin, summary.width_ns)
-    longest = max(len(line) for line in _time(begin, shape).split("\n"))
+    form = _time_format(end - begin, summary.width_ns)
+    longest = max(len(line) for line in _format_time(begin, form).split("\n"))
     most = min(5, _NARROW_PX // (longest * _CHARACTER_PX + 10))
-    for place in _places_in_time(begin, end, most):
-        for row, words in enumerate(_time(place, shape).split("\n")):
+    for place in _round_times(begin, end, most):
+        for row, words in enumerate(_format_time(place, form).split("\n")):
             yield _text(f"{x(place)}%", height + 18 + 14 * row, words, "tick xtick", "middle")
 
 
-def _places_in_time(begin: int, end: int, most: int) -> Sequence[int]:
+def _round_times(begin: int, end: int, most: int) -> Sequence[int]:
     """Return at most ``most`` round times between two; both ends if there are fewer than two."""
     for step in (int(seconds * _S) for seconds in _STEPS_S):
         places = range(-(-begin // step) * step, end + 1, step)
@@ -179,7 +182,8 @@ def _places_in_time(begin: int, end: int, most: int) -> Sequence[int]:
     return begin, end
 
 
-def _shape(whole_ns: int, width_ns: int) -> str:
+def _time_format(whole_ns: int, width_ns: int) -> str:
+    """Return the ``strftime`` format of the time axis, by its length and the width of a bucket."""
     if whole_ns > _DAYS * _DAY:
         return "%-d %b"
     if width_ns < 60 * _S:
@@ -187,9 +191,9 @@ def _shape(whole_ns: int, width_ns: int) -> str:
     return "%H:%M" if whole_ns < _DAY else "%H:%M\n%-d %b"
 
 
-def _time(time_ns: int, shape: str) -> str:
-    words = datetime.fromtimestamp(time_ns / _S, UTC).strftime(shape)
-    return words[:-5] if shape.endswith("%f") else words
+def _format_time(time_ns: int, form: str) -> str:
+    words = datetime.fromtimestamp(time_ns / _S, UTC).strftime(form)
+    return words[:-5] if form.endswith("%f") else words  # tenths of a second
 
 
 def _describe_bucket(bucket: Bucket, summary: ReportSummary) -> str:
@@ -199,7 +203,7 @@ def _describe_bucket(bucket: Bucket, summary: ReportSummary) -> str:
     return "\n".join(filter(None, [when, mean + interval, outcome_words(bucket.outcomes)]))
 
 
-def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
+def _interval_and_mean(buckets: Sequence[Bucket], y: _Axis) -> str:
     """Return the intervals, as a shape per run of buckets with an interval; and the means, with gaps at empty buckets."""
     x = _Axis(buckets[0].start_ns, buckets[-1].end_ns, 0, 1_000)
     bands, means = list[str](), list[str]()
@@ -208,7 +212,7 @@ def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
         ends = [run[0], *run, run[-1]]
         top = [(at, y(interval.high)) for at, interval in zip(across, ends, strict=True) if interval.high is not None]
         bottom = [(at, y(interval.low)) for at, interval in zip(across, ends, strict=True) if interval.low is not None]
-        bands.append(f"M{_line([*top, *reversed(bottom)])}Z")
+        bands.append(f"M{_path([*top, *reversed(bottom)])}Z")
     for before, bucket in pairwise([None, *buckets]):
         if bucket is not None and bucket.mean is not None:
             begins = before is None or before.mean is None
@@ -217,11 +221,12 @@ def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
     return f'<svg {frame}><path class="band" d="{"".join(bands)}"/><path class="mean" d="{"".join(means)}"/></svg>'
 
 
-def _line(points: Sequence[tuple[float, float]]) -> str:
+def _path(points: Sequence[tuple[float, float]]) -> str:
     return "L".join(f"{at} {height}" for at, height in points)
 
 
 def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
+    """Return the runs of neighbouring buckets with an interval."""
     runs: list[list[Bucket]] = [[]]
     for bucket in buckets:
         if bucket.low is not None:
@@ -231,7 +236,7 @@ def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
     return [run for run in runs if run]
 
 
-def _points(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
+def _mean_points(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
     inside = range(0) if metric.stretch is None else range(metric.stretch.first, metric.stretch.last + 1)
     for at, bucket in enumerate(metric.buckets):
         if bucket.mean is not None:
@@ -239,7 +244,7 @@ def _points(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
             yield f'<circle class="{kind}" cx="{x(_middle(bucket))}%" cy="{y(bucket.mean)}" r="3"/>'
 
 
-def _counts(bucket: Bucket, x: _Axis, count: _Axis) -> Iterator[str]:
+def _count_bars(bucket: Bucket, x: _Axis, count: _Axis) -> Iterator[str]:
     """Yield bars of the numbers of scored units, of units without anything to score, and of lost scores."""
     below = 0
     for kind, units in (("count", bucket.scores), ("absent", bucket.nothing_to_score), ("lost", bucket.lost)):
@@ -248,7 +253,7 @@ def _counts(bucket: Bucket, x: _Axis, count: _Axis) -> Iterator[str]:
         below += units
 
 
-def _alarm(metric: MetricSummary, x: _Axis) -> Iterator[str]:
+def _shade_stretch(metric: MetricSummary, x: _Axis) -> Iterator[str]:
     if metric.stretch is not None:
         begin, end = metric.buckets[metric.stretch.first].start_ns, metric.buckets[metric.stretch.last].end_ns
         yield _rect(x(begin), 0, x(end) - x(begin), _TREND_PX, "alarm")
@@ -292,15 +297,15 @@ def _histogram(
     *,
     passes: bool = False,
 ) -> str:
-    shares, counts = _spread(pairs, bins)
+    shares, counts = _bin_shares(pairs, bins)
     x = _Axis(bins[0][0], bins[-1][1], 0, 100)
     y = _Axis(0, max(shares), _HISTOGRAM_PX, 0)
-    named = [(value, _short(value)) for value in _ticks(bins[0][0], bins[-1][1], 5)]
+    ticks = [(value, _format_number(value)) for value in _ticks(bins[0][0], bins[-1][1], 5)]
     if len(bins) != BINS:
-        named = [((low + high) / 2, name) for low, high, name in bins]
+        ticks = [((low + high) / 2, name) for low, high, name in bins]
     parts = [
-        *_rows(y, _ticks(0, max(shares), 4), f"{metric.noun}s, %"),
-        *(_text(f"{x(value)}%", _HISTOGRAM_PX + 18, name, "tick xtick", "middle") for value, name in named),
+        *_grid(y, _ticks(0, max(shares), 4), f"{metric.noun}s, %"),
+        *(_text(f"{x(value)}%", _HISTOGRAM_PX + 18, name, "tick xtick", "middle") for value, name in ticks),
         _text("50%", _HISTOGRAM_PX + 36, title, "", "middle"),
     ]
     for (low, high, name), share, scored in zip(bins, shares, counts, strict=True):
@@ -308,10 +313,10 @@ def _histogram(
         tooltip = f"{name}: {share:.1f} % of {metric.noun}s ({scored:,} scored)"
         parts.append(_rect(x(low) + 0.05 * width, y(share), 0.9 * width, _HISTOGRAM_PX - y(share), "share"))
         parts.append(_rect(x(low), 0, width, _HISTOGRAM_PX, "hover", tooltip))
-    return _svg(_HISTOGRAM_PX, [*parts, *(_thresholds(metric, x) if passes else ())])
+    return _svg(_HISTOGRAM_PX, [*parts, *(_threshold_lines(metric, x) if passes else ())])
 
 
-def _spread(
+def _bin_shares(
     pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]]
 ) -> tuple[Sequence[float], Sequence[int]]:
     """Return the share of each bin in per cent, by weight, and its number of scores; values outside count at the ends."""
@@ -321,7 +326,7 @@ def _spread(
     return shares.tolist(), np.bincount(inside, minlength=len(bins)).tolist()
 
 
-def _thresholds(metric: MetricSummary, x: _Axis) -> Iterator[str]:
+def _threshold_lines(metric: MetricSummary, x: _Axis) -> Iterator[str]:
     """Yield a line at the lowest quality that passes, with words above it; pass/fail metrics have no such line."""
     words = threshold(metric.kind, metric.pass_at)
     if words:
@@ -337,7 +342,7 @@ def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[floa
         return [(-0.5, 0.5, "0"), (0.5, 1.5, "1")]
     steps = high - low
     if metric.kind == "ordinal" and bounds == metric.range and steps == int(steps) and steps < MAX_STEPS:
-        return [(low + n - 0.5, low + n + 0.5, _short(low + n)) for n in range(int(steps) + 1)]
+        return [(low + n - 0.5, low + n + 0.5, _format_number(low + n)) for n in range(int(steps) + 1)]
     width = (high - low) / BINS
     edges = [low + n * width for n in range(BINS + 1)]
     return [(a, b, f"{figure(a)} to {figure(b)}") for a, b in pairwise(edges)]
@@ -355,11 +360,11 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 # --- shared helpers ---------------------------------------------------------------------------------------------
 
 
-def _rows(y: _Axis, ticks: Sequence[float], title: str) -> Iterator[str]:
+def _grid(y: _Axis, ticks: Sequence[float], title: str) -> Iterator[str]:
     """Yield a horizontal line and its value for each tick, and the name of the scale next to them."""
     for tick in ticks:
         yield f'<line class="grid" x2="100%" y1="{y(tick)}" y2="{y(tick)}"/>'
-        yield _text("0", y(tick) + 4, _short(tick), "tick", "end", ' dx="-7"')
+        yield _text("0", y(tick) + 4, _format_number(tick), "tick", "end", ' dx="-7"')
     middle = round((y.begin + y.end) / 2)
     yield _text("0", 0, title, "", "middle", f' transform="translate(-40 {middle}) rotate(-90)"')
 
@@ -378,16 +383,16 @@ def _svg(height: int, parts: Sequence[str]) -> str:
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> str:
-    """Return a bar, horizontal in per cent, vertical in pixels, with a tooltip."""
+    """Return a bar with a tooltip; ``x`` and ``width`` are in per cent, ``y`` and ``height`` in pixels."""
     title = f"<title>{escape(printable_lines(tooltip))}</title>" if tooltip else ""
     place = f'x="{x:.2f}%" y="{y:.2f}" width="{width:.2f}%" height="{height:.2f}"'
     return f'<rect class="{kind}" {place}>{title}</rect>'
 
 
 def _text(x: str, y: float, words: str, kind: str, anchor: str, more: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{x}" y="{y:g}" text-anchor="{anchor}"{more}>{escape(printable_lines(words))}</text>'
+    css_class = f' class="{kind}"' if kind else ""
+    return f'<text{css_class} x="{x}" y="{y:g}" text-anchor="{anchor}"{more}>{escape(printable_lines(words))}</text>'
 
 
-def _short(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:g}".replace("-", "−")

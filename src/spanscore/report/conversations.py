@@ -55,11 +55,11 @@ def conversations(spans: Spans) -> list[Conversation]:
 
 
 def _scores(conversation: str, spans: Spans) -> Iterator[tuple[ReportRow, SpanData]]:
-    """Yield the final scores, and the provisional scores that saw more turns."""
-    final, going_on = spans.conversations.get(conversation, {}), spans.provisional.get(conversation, {})
+    """Yield the final scores, and each provisional score that is newer: it is of more turns."""
+    final, provisional = spans.conversations.get(conversation, {}), spans.provisional.get(conversation, {})
     later = {
         metric: span
-        for metric, span in going_on.items()
+        for metric, span in provisional.items()
         if metric not in final or turns_of(span) > turns_of(final[metric])
     }
     for metric, span in (*final.items(), *later.items()):
@@ -121,11 +121,11 @@ _ENDS: Mapping[str, str] = {
 def cards(conversations: Sequence[Conversation], units: ReportUnits, summary: ReportSummary) -> list[dict[str, Any]]:
     """Return the cards of the conversations to read, failed conversations first."""
     order = {worst.unit: place for place, worst in enumerate(summary.failed)}
-    ranked = sorted(conversations, key=lambda each: (order.get(each.id, len(order)), _lowest(each, units)))
+    ranked = sorted(conversations, key=lambda own: (order.get(own.id, len(order)), _lowest_quality(own, units)))
     return [_card(conversation, units, summary) for conversation in ranked[:MOST_CONVERSATIONS]]
 
 
-def _lowest(conversation: Conversation, units: ReportUnits) -> float:
+def _lowest_quality(conversation: Conversation, units: ReportUnits) -> float:
     """Return the lowest quality of the conversation or of a turn, by a judge or a person; 1 without a quality."""
     names = [_name(turn) for turn in conversation.turns]
     rows = chain((row for row, _ in conversation.scores), *(units.rows.get(name, ()) for name in names))

@@ -10,7 +10,7 @@ from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
 from spanscore.core.sample import Annotation
 from spanscore.core.span import SpanData, Unit, UnitKey
-from spanscore.report import findings as say
+from spanscore.report import findings
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
 from spanscore.report.summaries import ReportSummary
@@ -18,13 +18,13 @@ from spanscore.samples.genai import GenAIExtractor
 
 
 def human_labels_of(spans: Spans) -> Mapping[str, tuple[Annotation, ...]]:
-    """Return unit name → its human labels by time: the latest label per label name and annotator.
+    """Return unit name → its human labels in the order of time: the latest per label name and annotator.
 
     The value of a label is a text: a word of its scale, or a figure.
     """
     return {
         unit_name(key): tuple(
-            _label(key, *who, span) for who, span in sorted(by_person.items(), key=lambda item: item[1].end_ns)
+            _label(key, *names, span) for names, span in sorted(by_person.items(), key=lambda item: item[1].end_ns)
         )
         for key, by_person in spans.human_labels.items()
     }
@@ -37,7 +37,7 @@ def _label(unit: UnitKey, name: str, annotator: str, span: SpanData) -> Annotati
     word, comment = attributes.get(semconv.EVALUATION_SCORE_LABEL), attributes.get(semconv.EVALUATION_EXPLANATION)
     return Annotation(
         name=safe_text(name),
-        value=safe_text(as_text(word)) if word is not None else say.figure(value),
+        value=safe_text(as_text(word)) if word is not None else findings.figure(value),
         annotator=safe_text(annotator),
         comment=None if comment is None else safe_text(as_text(comment)),
         when_ns=span.end_ns,
@@ -59,7 +59,7 @@ _MIDDLE = 0.5
 
 def format_time(time_ns: int | None, summary: ReportSummary) -> str:
     """Return a time as text for the page; empty for None."""
-    return "" if time_ns is None else f"{say.clock(time_ns, summary)} UTC"
+    return "" if time_ns is None else f"{findings.clock(time_ns, summary)} UTC"
 
 
 class Chip(NamedTuple):
@@ -76,35 +76,36 @@ class Chip(NamedTuple):
 
 def build_score_chip(row: ReportRow) -> Chip:
     """Return the chip of a score."""
-    return Chip(f"{say.readable(row.metric)} {_format_score(row)}", row.label or "")
+    return Chip(f"{findings.readable(row.metric)} {_format_score(row)}", row.label or "")
 
 
 def human_label_chip(label: Annotation) -> Chip:
     """Return the chip of a human label."""
-    good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
+    quality = _MIDDLE if label.quality is None else label.quality
+    verdict = "" if quality == _MIDDLE else "pass" if quality > _MIDDLE else "fail"
     by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
-    return Chip(f"{say.readable(label.name)}: {label.value}{by}", f"{good} person".strip())
+    return Chip(f"{findings.readable(label.name)}: {label.value}{by}", f"{verdict} person".strip())
 
 
 def format_comments(labels: Sequence[Annotation]) -> list[str]:
     """Return the comments of labels, each behind the name of its annotator if the name is known."""
-    who = ("" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: " for label in labels)
     return [
-        f"{name}{cut_text(label.comment, _COMMENT_CHARS)}"
-        for name, label in zip(who, labels, strict=True)
+        ("" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: ")
+        + str(cut_text(label.comment, _COMMENT_CHARS))
+        for label in labels
         if label.comment
     ]
 
 
 def score_row(row: ReportRow) -> dict[str, str]:
     """Return a metric's row of a table: name, score or outcome, and explanation."""
-    score = say.outcome_name(row.outcome) if row.value is None else _format_score(row)
+    score = findings.outcome_name(row.outcome) if row.value is None else _format_score(row)
     if row.label:
         score += f" ({row.label})"
     if row.number is not None and row.quality is not None and abs(row.quality - row.number) > 1e-9:  # noqa: PLR2004
-        score += f", quality {say.figure(row.quality)}"
+        score += f", quality {findings.figure(row.quality)}"
     why = row.explanation or row.reason or ("not captured" if row.value is not None else "–")
-    return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
+    return {"metric": findings.readable(row.metric), "score": score, "explanation": safe_text(why)}
 
 
 def cut_contexts(contexts: Sequence[str] | None) -> list[str] | None:
@@ -131,7 +132,7 @@ def shorten_to_line(text: str | None, most: int = _LINE_CHARS) -> str:
 
 
 def _format_score(row: ReportRow) -> str:
-    return say.format_score(row.value, row.quality, row.pass_at)
+    return findings.format_score(row.value, row.quality, row.pass_at)
 
 
 # --- excerpts --------------------------------------------------------------------------------------------------------
@@ -203,6 +204,7 @@ def excerpt_of_spans(unit: str, spans: Spans) -> UnitExcerpt:
 
 
 def _draw_tree(key: UnitKey, spans: Sequence[SpanData]) -> tuple[tuple[SpanData, int], ...]:
+    """Return the first spans of the tree in depth-first order, each with its depth."""
     children: dict[int | None, list[SpanData]] = {}
     root = next((span for span in spans if span.span_id == key.span_id), None)
     for span in reversed(spans):  # taken from the end of a list below, so the earliest child comes first

@@ -46,12 +46,12 @@ def headline(summary: ReportSummary) -> str:
     metrics = [metric for metric in summary.metrics if metric.metric]
     fallen = [metric for metric in metrics if metric.stretch is not None]
     if fallen:
-        return metric_finding(fallen[0], summary) + _with_it(fallen[1:])
+        return metric_finding(fallen[0], summary) + _name_others(fallen[1:])
     scored = _metrics_with_figures(metrics)
     if len(scored) == 1:
         return metric_finding(scored[0], summary)
     if scored:
-        return _levels(scored)
+        return _list_means(scored)
     return f"No score yet for {format_count(summary.units, 'unit')}" if summary.units else "There is nothing to report"
 
 
@@ -60,14 +60,14 @@ def _metrics_with_figures(metrics: Sequence[MetricSummary]) -> list[MetricSummar
     return [metric for metric in metrics if metric.mean is not None] or [metric for metric in metrics if metric.shares]
 
 
-def _levels(scored: Sequence[MetricSummary]) -> str:
-    each = ", ".join(f"{readable(metric.metric)} {_level(metric)}" for metric in scored[:3])
+def _list_means(scored: Sequence[MetricSummary]) -> str:
+    each = ", ".join(f"{readable(metric.metric)} {_mean_or_category(metric)}" for metric in scored[:3])
     more = f" and {format_count(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
-    watched = any(_several_times(metric) for metric in scored)
-    return f"{'No drop found: ' if watched else ''}{each}{more}"
+    has_trend = any(_has_trend(metric) for metric in scored)
+    return f"{'No drop found: ' if has_trend else ''}{each}{more}"
 
 
-def _level(metric: MetricSummary) -> str:
+def _mean_or_category(metric: MetricSummary) -> str:
     """Return a metric's mean; for categories without a quality the largest category with its share."""
     return level(metric, metric.mean) if metric.mean is not None else " ".join(largest_share(metric))
 
@@ -78,7 +78,7 @@ def largest_share(metric: MetricSummary) -> tuple[str, str]:
     return safe_text(word), percent(share.mean)
 
 
-def _with_it(others: Sequence[MetricSummary]) -> str:
+def _name_others(others: Sequence[MetricSummary]) -> str:
     if not others:
         return ""
     return f", and {readable(others[0].metric) if len(others) == 1 else f'{len(others)} other metrics'} with it"
@@ -91,8 +91,8 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
         return f"{name}: {_without_mean(metric)}"
     stretch = metric.stretch
     if stretch is None:
-        held = "held at" if _several_times(metric) else "is"
-        return f"{name} {held} {level(metric, metric.mean)} on {format_count(metric.scores, 'score')}"
+        verb = "held at" if _has_trend(metric) else "is"
+        return f"{name} {verb} {level(metric, metric.mean)} on {format_count(metric.scores, 'score')}"
     low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
     subject = name
     if metric.kind in PASS_FAIL:
@@ -150,7 +150,7 @@ def clock(time_ns: int, summary: ReportSummary) -> str:
         return f"{at.day} {at:%b}"
     tenths = f".{time_ns % _SECOND // _TENTH}" if summary.width_ns < _SECOND else ""
     seconds = f"{at:%H:%M:%S}{tenths}" if summary.width_ns < _MINUTE_S * _SECOND else f"{at:%H:%M}"
-    return seconds if _one_day(summary) else f"{at.day} {at:%b} {seconds}"
+    return seconds if _is_one_day(summary) else f"{at.day} {at:%b} {seconds}"
 
 
 def period(summary: ReportSummary) -> str:
@@ -158,7 +158,7 @@ def period(summary: ReportSummary) -> str:
     if summary.start_ns is None or summary.end_ns is None:
         return ""
     begin, end = (datetime.fromtimestamp(ns // _SECOND, UTC) for ns in (summary.start_ns, summary.end_ns))
-    if _one_day(summary):
+    if _is_one_day(summary):
         minutes = "%H:%M" if (end - begin).total_seconds() >= _MINUTE_S else "%H:%M:%S"
         return f"{begin.day} {begin:%b %Y}, {begin:{minutes}} to {end:{minutes}} UTC"
     return f"{begin.day} {begin:%b %Y %H:%M} to {end.day} {end:%b %Y %H:%M} UTC"
@@ -209,13 +209,14 @@ def value_among(value: ScoreValue, alike: int) -> str:
 
 
 def level(metric: MetricSummary, mean: float) -> str:
-    """Return a mean as the metric is read: "97 %" for pass/fail, "0.86" for other metrics."""
+    """Return a mean of a metric as text: "97 %" for pass/fail, "0.86" for other metrics."""
     return percent(mean) if metric.kind in PASS_FAIL and metric.on_quality else figure(mean)
 
 
-def _several_times(metric: MetricSummary) -> bool:
+def _has_trend(metric: MetricSummary) -> bool:
+    """Return whether enough buckets have scores to show a change."""
     return sum(bucket.scores > 0 for bucket in metric.buckets) >= _SOME_BUCKETS
 
 
-def _one_day(summary: ReportSummary) -> bool:
+def _is_one_day(summary: ReportSummary) -> bool:
     return len({(ns or 0) // (_DAY_S * _SECOND) for ns in (summary.start_ns, summary.end_ns)}) == 1

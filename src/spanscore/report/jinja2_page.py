@@ -1,6 +1,6 @@
 """Renders the template of a page. All values are escaped, except charts, whose text is escaped when they are made.
 
-No control character reaches the page, because HTML has no NUL and no ESC, and a bidi override would show a word backwards.
+Control characters are escaped, too: HTML has no NUL and no ESC, and a bidi override would show a word backwards.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.monitoring.calibration import SavedCalibration
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.outputs.scope import version
-from spanscore.report import charts, jinja2_page
-from spanscore.report import findings as say
+from spanscore.report import charts, findings, jinja2_page
 from spanscore.report.conversations import Conversation, cards, conversations
 from spanscore.report.excerpts import (
     ReportUnits,
@@ -37,7 +36,17 @@ from spanscore.report.excerpts import (
     score_row,
     shorten_to_line,
 )
-from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, failures_of, some_of_each
+from spanscore.report.rows import (
+    Case,
+    ReportRow,
+    WorstUnit,
+    by_unit,
+    cases_by_question,
+    count_equally_low,
+    failed_metrics,
+    failing,
+    select_cases,
+)
 from spanscore.report.spans import Spans
 from spanscore.report.summaries import (
     MIN_DROP,
@@ -69,24 +78,23 @@ def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversation
         MissingExtraError: jinja2 is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
-    every = cases(summary.ranking, lambda worst: units.excerpt(worst.unit).question)
-    shown = some_of_each(every, summary.falls)
+    every = cases_by_question(summary.ranking, lambda worst: units.excerpt(worst.unit).question)
+    shown = select_cases(every, summary.falls)
     worst = [_unit_card(case, units, summary, metrics) for case in shown]
     conversation_cards = cards(conversations, units, summary)
     return jinja2_page.render(
         "page.html.j2",
         title=safe_text(title),
-        headline=say.headline(summary),
-        period=say.period(summary),
-        lede=_lede(summary),
+        headline=findings.headline(summary),
+        period=findings.period(summary),
+        lede=_subtitle(summary),
         first=_open_first(worst, conversation_cards, summary),
-        metrics=[_metric(metric, at, summary) for at, metric in enumerate(metrics)],
-        width=say.width_words(summary.width_ns),
+        metrics=[_metric_section(metric, at, summary) for at, metric in enumerate(metrics)],
+        width=findings.width_words(summary.width_ns),
         funnel_finding=_funnel_finding(summary.steps),
         alone=f"{summary.alone:,} of {summary.units:,} units were a model called alone." if summary.alone else "",
-        steps=[_step(step, summary.steps) for step in summary.steps],
-        unscored=[(say.readable(metric.metric), safe_text(say.why_unscored(reason)), f"{reason.units:,}", reason.latest)
-                  for metric in metrics for reason in metric.unscored],
+        steps=[_funnel_step(step, summary.steps) for step in summary.steps],
+        unscored=[row for metric in metrics for row in _unscored_rows(metric)],
         worst_finding=_worst_finding(summary),
         worst_note=_worst_note(shown, every),
         units=worst,
@@ -98,38 +106,39 @@ def page(summary: ReportSummary, units: ReportUnits, *, title: str, conversation
             else ""
         ),
         conversations_finding=_conversations_finding(summary, conversation_cards),
-        people=_people(units, summary),
-        min_drop=say.figure(MIN_DROP, 1),
-        min_evidence=say.figure(MIN_EVIDENCE, 1),
+        people=_human_label_section(units, summary),
+        min_drop=findings.figure(MIN_DROP, 1),
+        min_evidence=findings.figure(MIN_EVIDENCE, 1),
         version=version(),
-    )  # fmt: skip
+    )
 
 
-def _people(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None:
-    """Return the section that compares labels with scores of the same units; None without a label.
+def _unscored_rows(metric: MetricSummary) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the cells of each reason for missing scores: metric, reason, number of units, latest unit."""
+    for reason in metric.unscored:
+        why = safe_text(findings.why_unscored(reason))
+        yield findings.readable(metric.metric), why, f"{reason.units:,}", reason.latest
+
+
+def _human_label_section(units: ReportUnits, summary: ReportSummary) -> dict[str, Any] | None:
+    """Return the section that compares human labels with scores of the same units; None without a label.
 
     Its table has a row per value of a label: label, value, number of units, and a mean for each metric with a score on a
     labelled unit.
     """
-    if not units.human_labels:
+    labels = units.human_labels
+    if not labels:
         return None
-    scored = {
-        unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None}
-        for unit in units.human_labels
-    }
+    scored = {unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None} for unit in labels}
     metrics = sorted({metric for rows in scored.values() for metric in rows})
-    human_labels = units.human_labels
-    order = sorted(
-        human_labels, key=lambda unit: (min(map(_quality, human_labels[unit])), -(human_labels[unit][-1].when_ns or 0))
-    )
+    order = sorted(labels, key=lambda unit: (min(map(_quality, labels[unit])), -(labels[unit][-1].when_ns or 0)))
     shown = order[:MAX_LABELLED]
+    is_cut = len(shown) < len(order)
     return {
-        "finding": f"People rated {format_count(len(units.human_labels), 'unit')}",
-        "note": f"Shown: {len(shown)} of {len(order):,} units, the worst label first."
-        if len(shown) < len(order)
-        else "",
-        "metrics": [say.readable(metric) for metric in metrics],
-        "table": [*_label_rows(units.human_labels, scored, metrics)],
+        "finding": f"People rated {format_count(len(labels), 'unit')}",
+        "note": f"Shown: {len(shown)} of {len(order):,} units, the worst label first." if is_cut else "",
+        "metrics": [findings.readable(metric) for metric in metrics],
+        "table": [*_label_rows(labels, scored, metrics)],
         "units": [_labelled_unit(unit, units, scored[unit], summary) for unit in shown],
     }
 
@@ -148,7 +157,7 @@ def _label_rows(
         for metric in metrics:
             rows = (scored[unit].get(metric) for unit in units)
             means.append(_mean_cell([row for row in rows if row is not None and row.value is not None]))
-        yield [say.readable(name), value, f"{len(units):,}", *means]
+        yield [findings.readable(name), value, f"{len(units):,}", *means]
 
 
 def _mean_cell(rows: Sequence[ReportRow]) -> str:
@@ -158,7 +167,7 @@ def _mean_cell(rows: Sequence[ReportRow]) -> str:
     if words := Counter(str(row.value) for row in rows if row.number is None):
         word, units = words.most_common(1)[0]
         return f"{safe_text(word)} ({units:,} of {len(rows):,})"
-    return f"{say.figure(fmean(row.number for row in rows if row.number is not None))} ({len(rows):,})"
+    return f"{findings.figure(fmean(row.number for row in rows if row.number is not None))} ({len(rows):,})"
 
 
 def _labelled_unit(
@@ -178,7 +187,7 @@ def _quality(label: Annotation) -> float:
     return 1.0 if label.quality is None else label.quality
 
 
-def _lede(summary: ReportSummary) -> str:
+def _subtitle(summary: ReportSummary) -> str:
     judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
     tokens = sum(metric.tokens for metric in summary.metrics)
     cost_usd = known_sum(metric.cost_usd for metric in summary.metrics)
@@ -200,19 +209,19 @@ def _describe_size(summary: ReportSummary) -> str:
 # --- metrics ----------------------------------------------------------------------------------------------------
 
 
-def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str, Any]:
+def _metric_section(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str, Any]:
     return {
         "key": f"m{at}",
         "of_conversations": metric.of_conversations,
-        "name": say.readable(metric.metric),
+        "name": findings.readable(metric.metric),
         "mean": _main_figure(metric),
         "unit": _unit_of(metric),
-        "lines": [*_tile(metric)],
-        "fell": _fell(metric, summary),
+        "lines": [*_tile_lines(metric)],
+        "fell": _describe_stretch(metric, summary),
         "lost": any(bucket.lost for bucket in metric.buckets),
         "absent": any(bucket.nothing_to_score for bucket in metric.buckets),
-        "finding": say.metric_finding(metric, summary),
-        "about": _about(metric),
+        "finding": findings.metric_finding(metric, summary),
+        "about": _describe_numbers(metric),
         "trend": None if metric.mean is None and metric.shares else charts.trend(metric, summary),
         "spreads": {} if metric.shares else charts.histograms(metric),
         "shares": charts.shares(metric, summary),
@@ -221,27 +230,27 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
             (safe_text(word), percent(share.mean), f"{percent(share.low)} to {percent(share.high)}")
             for word, share in metric.shares.items()
         ],
-        "table": [_bucket(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
+        "table": [_bucket_cells(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
     }
 
 
 def _main_figure(metric: MetricSummary) -> str:
     if metric.mean is not None:
-        return say.level(metric, metric.mean)
-    return say.largest_share(metric)[1] if metric.shares else "–"
+        return findings.level(metric, metric.mean)
+    return findings.largest_share(metric)[1] if metric.shares else "–"
 
 
 def _unit_of(metric: MetricSummary) -> str:
     if metric.on_quality:
         return "pass" if metric.kind in PASS_FAIL else "mean quality"
-    return say.largest_share(metric)[0] if metric.shares else "mean value"
+    return findings.largest_share(metric)[0] if metric.shares else "mean value"
 
 
-def _tile(metric: MetricSummary) -> Iterator[str]:
+def _tile_lines(metric: MetricSummary) -> Iterator[str]:
     if metric.low is not None and metric.high is not None:
-        yield f"95 % interval {say.level(metric, metric.low)} to {say.level(metric, metric.high)}"
+        yield f"95 % interval {findings.level(metric, metric.low)} to {findings.level(metric, metric.high)}"
     if metric.pass_share is not None and metric.kind not in PASS_FAIL:
-        threshold = say.threshold(metric.kind, metric.pass_at)
+        threshold = findings.threshold(metric.kind, metric.pass_at)
         yield f"{percent(metric.pass_share)} {threshold or 'pass'}"
     if metric.applies is not None:
         yield str(metric.applies)
@@ -250,29 +259,29 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
     yield f"{metric.scores:,} of {format_count(sum(metric.outcomes.values()), metric.noun)} scored"
 
 
-def _fell(metric: MetricSummary, summary: ReportSummary) -> str:
+def _describe_stretch(metric: MetricSummary, summary: ReportSummary) -> str:
     if metric.stretch is None:
         return ""
     first, last = (metric.buckets[at] for at in (metric.stretch.first, metric.stretch.last))
-    when = f"{say.clock(first.start_ns, summary)} to {say.clock(last.end_ns, summary)}"
-    return f"{say.level(metric, metric.stretch.inside)} from {when}"
+    when = f"{findings.clock(first.start_ns, summary)} to {findings.clock(last.end_ns, summary)}"
+    return f"{findings.level(metric, metric.stretch.inside)} from {when}"
 
 
-def _about(metric: MetricSummary) -> str:
+def _describe_numbers(metric: MetricSummary) -> str:
     """Return a description of a metric's numbers: scale, direction, judge, missing scores."""
     scale = "an open scale" if metric.range is None else f"{metric.range[0]:g} to {metric.range[1]:g}"
     parts = [f"Own scale: {scale}, {metric.direction} is better".replace("-", "−")]
     if metric.shares:
         parts = [f"{len(metric.shares)} categories"]
-    if threshold := say.threshold(metric.kind, metric.pass_at):
+    if threshold := findings.threshold(metric.kind, metric.pass_at):
         parts.append(threshold.replace("pass at", "pass at quality"))
     if metric.own_mean is not None and metric.range != (0.0, 1.0) and not metric.shares:
-        parts.append(f"mean value {say.figure(metric.own_mean)}")
+        parts.append(f"mean value {findings.figure(metric.own_mean)}")
     if metric.judges:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
     if metric.tokens:
         parts.append(f"{metric.tokens:,} tokens{_describe_cost(metric)}")
-    return f"{'. '.join(['; '.join(parts), *_beside_the_mean(metric)])}."
+    return f"{'. '.join(['; '.join(parts), *_remarks(metric)])}."
 
 
 def _describe_cost(metric: MetricSummary) -> str:
@@ -283,11 +292,9 @@ def _describe_cost(metric: MetricSummary) -> str:
     return f", ${format_usd(metric.cost_usd)}{per_day}"
 
 
-def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
-    """Yield sentences on missing scores, bounds of the mean, cut questions, the condition, the corrected pass rate and second
-    judges.
-    """
-    if missing := say.outcome_words(metric.outcomes):
+def _remarks(metric: MetricSummary) -> Iterator[str]:
+    """Yield remarks on a metric's mean, a sentence each, such as on missing scores and second judges."""
+    if missing := findings.outcome_words(metric.outcomes):
         yield f"Without a score: {missing}"
     if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:
         share, low, high = metric.excluded
@@ -302,14 +309,14 @@ def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
     yield from (f"Second judge {safe_text(shadow)}" for shadow in metric.shadows)
 
 
-def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:
-    interval = "–" if bucket.low is None else f"{say.figure(bucket.low)} to {say.figure(bucket.high)}"
+def _bucket_cells(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:
+    interval = "–" if bucket.low is None else f"{findings.figure(bucket.low)} to {findings.figure(bucket.high)}"
     return (
-        say.clock(bucket.start_ns, summary),
-        say.figure(bucket.mean),
+        findings.clock(bucket.start_ns, summary),
+        findings.figure(bucket.mean),
         interval,
         f"{bucket.scores:,}",
-        say.outcome_words(bucket.outcomes) or "–",
+        findings.outcome_words(bucket.outcomes) or "–",
     )
 
 
@@ -322,13 +329,13 @@ def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
     return f"{scored:,} of {format_count(arrived, 'evaluation')} have a score" if arrived else "No unit arrived"
 
 
-def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
+def _funnel_step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
     return {
         "number": step.remaining,
         "remaining": f"{step.remaining:,}",
         "name": step.name,
         "share": f"{100 * step.remaining / max(1, steps[0].remaining):.2f}",
-        "lost": ", ".join(f"−{count:,} {say.outcome_name(outcome)}" for outcome, count in step.lost.items()),
+        "lost": ", ".join(f"−{count:,} {findings.outcome_name(outcome)}" for outcome, count in step.lost.items()),
     }
 
 
@@ -338,7 +345,7 @@ def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
 def _open_first(
     units: Sequence[Mapping[str, Any]], conversation_cards: Sequence[Mapping[str, Any]], summary: ReportSummary
 ) -> dict[str, Any] | None:
-    """Return the worst unit or conversation with the reasons; None if every one passes all its metrics."""
+    """Return the unit or conversation to open first, with the metrics that it fails; None if nothing fails."""
     fallen = [fall.metric for fall in summary.falls]
     whole = {metric.metric for metric in summary.metrics if metric.of_conversations}
     if summary.failed and (not units or (fallen and fallen[0] in whole)):
@@ -351,25 +358,26 @@ def _open_first(
         return None
     failed = failing(first.rows)
     failed.sort(key=lambda row: fallen.index(row.metric) if row.metric in fallen else len(fallen))
-    reasons = [
-        {
-            "metric": f"{say.readable(row.metric)} {say.format_score(row.value, None, None)}{_beside(row, summary)}",
-            "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
-        }
-        for row in failed
-    ]
-    return {"title": title, "href": href, **example, "reasons": reasons}
+    return {"title": title, "href": href, **example, "reasons": [_failure_reason(row, summary) for row in failed]}
 
 
-def _beside(row: ReportRow, summary: ReportSummary) -> str:
-    """Return the usual level of a metric before its drop, and the number of units in the drop with an equally low score."""
+def _failure_reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
+    score = findings.format_score(row.value, None, None)
+    return {
+        "metric": f"{findings.readable(row.metric)} {score}{_compare_with_usual(row, summary)}",
+        "explanation": shorten_to_line(row.explanation, _EXPLAINED_CHARS),
+    }
+
+
+def _compare_with_usual(row: ReportRow, summary: ReportSummary) -> str:
+    """Return the usual level of a metric before its bad stretch, and the number of equally low scores in the stretch."""
     metric = next((each for each in summary.metrics if each.metric == row.metric), None)
     fall = next((each for each in summary.falls if each.metric == row.metric), None)
     if metric is None or metric.stretch is None or fall is None or row.value is None:
         return ""
-    alike = as_low(summary.failed if metric.of_conversations else summary.ranking, fall, row.value)
-    among = f"{say.value_among(row.value, alike)}; " if alike > 1 else ""
-    return f" ({among}usual: {say.level(metric, metric.stretch.usual)})"
+    alike = count_equally_low(summary.failed if metric.of_conversations else summary.ranking, fall, row.value)
+    others = f"{findings.value_among(row.value, alike)}; " if alike > 1 else ""
+    return f" ({others}usual: {findings.level(metric, metric.stretch.usual)})"
 
 
 def _unit_card(
@@ -394,27 +402,27 @@ def _unit_card(
         "rough_answer": shorten_to_line(excerpt.answer),
         "contexts": cut_contexts(excerpt.contexts),
         "rows": [score_row(row) for row in own],
-        "branches": _branches(excerpt.branches),
+        "branches": _tree_nodes(excerpt.branches),
         "more_spans": excerpt.left_out,
         "trace_id": first.trace_id,
         "stands_for": _stands_for(own),
-        "others": [_other(other, summary) for other in others[:MAX_OTHERS]],
+        "others": [_describe_other(other, summary) for other in others[:MAX_OTHERS]],
         "more": max(0, len(others) - MAX_OTHERS),
     }
 
 
 def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
-    failed = failures_of(case)
+    failed = failed_metrics(case)
     return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in failed)
 
 
 def _stands_for(rows: Sequence[ReportRow]) -> str:
-    """Return the number of units of the traffic that a sampled unit represents, in words; empty if it represents itself."""
+    """Return the number of units of the traffic that a sampled unit represents, in words; empty for a weight below 1.5."""
     weight = max((row.weight for row in rows if row.value is not None), default=1.0)
     return f"represents {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
-def _branches(branches: Sequence[tuple[SpanData, int]]) -> list[dict[str, Any]]:
+def _tree_nodes(branches: Sequence[tuple[SpanData, int]]) -> list[dict[str, Any]]:
     """Return the spans of a tree. The bar of a span has ``left`` and ``width``, in per cent of the time of all spans."""
     begin_ns = branches[0][0].start_ns if branches else 0
     after_ms = [max(0, span.start_ns - begin_ns) / 1e6 for span, _ in branches]
@@ -436,7 +444,7 @@ def _branches(branches: Sequence[tuple[SpanData, int]]) -> list[dict[str, Any]]:
     return nodes
 
 
-def _other(worst: WorstUnit, summary: ReportSummary) -> dict[str, str]:
+def _describe_other(worst: WorstUnit, summary: ReportSummary) -> dict[str, str]:
     scores = ", ".join(build_score_chip(row).text for row in failing(worst.rows))
     first = worst.rows[0]
     return {
@@ -465,12 +473,9 @@ def _conversations_finding(summary: ReportSummary, conversation_cards: Sequence[
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
     of = f"{len(every):,} {'questions' if any(len(case) > 1 for case in every) else 'units'}"
     some = f"Shown: {len(shown)} of {of}, the worst of each metric.  " if len(shown) < len(every) else ""
-    folded = (
-        "×2: two units failed on the same question; the worse one is shown."
-        if any(len(case) > 1 for case in shown)
-        else ""
-    )
-    return (some + folded).strip()
+    has_multiples = any(len(case) > 1 for case in shown)
+    multiples = "×2: two units failed on the same question; the worse one is shown." if has_multiples else ""
+    return (some + multiples).strip()
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -482,7 +487,7 @@ _UNKNOWN = "unknown_service"
 def summary(spans: Iterable[SpanData]) -> ReportSummary:
     """Return the summary of the scores on spans: means per metric and bucket, outcomes, the worst units."""
     read = Spans.read(spans)
-    return summarize(read.rows(), read.shadow_rows(), alone=_alone(read))
+    return summarize(read.rows(), read.shadow_rows(), alone=_count_single_calls(read))
 
 
 def write(
@@ -506,11 +511,11 @@ def write(
     """
     read = Spans.read(spans)
     rows = read.rows()
-    summary = summarize(rows, read.shadow_rows(), calibrations, alone=_alone(read))
+    summary = summarize(rows, read.shadow_rows(), calibrations, alone=_count_single_calls(read))
     units = ReportUnits(
         by_unit([*rows, *read.feedback_rows()]), human_labels_of(read), lambda unit: excerpt_of_spans(unit, read)
     )
-    html = page(summary, units, title=title or _services(read), conversations=conversations(read))
+    html = page(summary, units, title=title or _service_names(read), conversations=conversations(read))
     path.write_text(html, encoding="utf-8")
     return summary
 
@@ -524,13 +529,14 @@ def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores 
     return summary
 
 
-def _alone(read: Spans) -> int:
+def _count_single_calls(read: Spans) -> int:
+    """Return the number of units that are a single model call."""
     return sum(span.operation in semconv.MODEL_OPERATIONS for span in read.units.values())
 
 
-def _services(read: Spans) -> str:
-    """Return the names of the services, without the name that an SDK gives to a service that has none."""
-    held = ((span.resource or {}).get(semconv.SERVICE_NAME) for span in read.units.values())
-    names = dict.fromkeys(safe_text(str(name)) for name in held if name is not None)
+def _service_names(read: Spans) -> str:
+    """Return the names of the services, without the name that an SDK gives to an unnamed service."""
+    values = ((span.resource or {}).get(semconv.SERVICE_NAME) for span in read.units.values())
+    names = dict.fromkeys(safe_text(str(value)) for value in values if value is not None)
     services = [name for name in names if not name.startswith(_UNKNOWN)]
     return ", ".join(services) or "Scores of live traces"

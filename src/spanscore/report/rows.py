@@ -1,9 +1,10 @@
-"""The rows of a report, one per unit and metric: a score, or the reason for its absence; and the units to open first."""
+"""The rows of a report, one per unit and metric (a score, or the reason for its absence), and the ranking of failed units."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ from spanscore.core.span import UnitKey
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 
 PENDING = "pending"
-"""The outcome of a score that had not arrived when its span left, nor in the file since."""
+"""Outcome of a score that came after the export of its unit's span, and is not in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +24,10 @@ class ReportRow:
 
     Attributes:
         unit: name of the unit: trace id and span id in hex, a sample's own name, or the id of a conversation.
-        metric: name of the metric; empty = the unit has an outcome of an unknown metric. A fallback's scores count as a
-            separate metric (``name_within``), in no mean of the configured judge.
-        outcome: one of ``Outcome``, ``pending``, or several joined by " or " if the span cannot tell them apart.
-        time_ns: nanoseconds since the epoch; None = not known, the row is in no trend.
+        metric: name of the metric; empty = unknown, the outcome is of some metric of the unit. Scores of a fallback judge count
+            as a separate metric (``name_within``).
+        outcome: one of ``Outcome``, ``pending``, or several joined by " or " if the span does not distinguish them.
+        time_ns: nanoseconds since the epoch; None = not known: the row is in no trend.
         value: value on the metric's own scale, a word of a categorical one; None unless the outcome is ``scored``.
         quality: [0, 1], 1 is good; None for a scale without quality.
         label: ``pass`` or ``fail``; None = the metric has no threshold.
@@ -85,7 +86,7 @@ class ReportRow:
 
     @property
     def threshold(self) -> float:
-        """Lowest quality that passes; the default of its kind if it is not known."""
+        """Lowest quality that passes; the default of the metric's kind if it is not known."""
         return self.pass_at if self.pass_at is not None else default_threshold(self.kind)
 
     @property
@@ -100,7 +101,7 @@ def default_threshold(kind: Kind) -> float:
 
 
 def name_within(metric: str, source: Any) -> str:
-    """Return a metric's name in rows of a source: ``faithfulness (fallback)``; without a source the metric's own."""
+    """Return a metric's name in the rows of a source: ``faithfulness (fallback)``; without a source, the name itself."""
     return f"{metric} ({as_text(source)})" if source else metric
 
 
@@ -111,18 +112,19 @@ def unit_name(key: UnitKey) -> str:
 
 def by_unit(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
     """Return unit → its rows. Units and rows are in the order of arrival."""
-    rows_of: dict[str, list[ReportRow]] = {}
-    for row in rows:
-        rows_of.setdefault(row.unit, []).append(row)
-    return rows_of
+    return _group(rows, attrgetter("unit"))
 
 
 def by_metric(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
     """Return metric → its rows. Metrics and rows are in the order of arrival."""
-    rows_of: dict[str, list[ReportRow]] = {}
+    return _group(rows, attrgetter("metric"))
+
+
+def _group(rows: Iterable[ReportRow], key: Callable[[ReportRow], str]) -> dict[str, list[ReportRow]]:
+    groups: dict[str, list[ReportRow]] = {}
     for row in rows:
-        rows_of.setdefault(row.metric, []).append(row)
-    return rows_of
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 # --- ranking ---------------------------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ _TOPICS = "topic_adherence"
 
 @dataclass(frozen=True, slots=True)
 class BadStretch:
-    """A metric's bad stretch: from ``begin_ns`` to before ``end_ns``."""
+    """A stretch of time, from ``begin_ns`` to before ``end_ns``, in which a metric was worse than usual, beyond chance."""
 
     metric: str
     begin_ns: int
@@ -147,8 +149,8 @@ class WorstUnit:
 
     Attributes:
         quality: lowest of its qualities.
-        rows: rows of all metrics on it.
-        fell: whether it lies in the bad stretch of a metric that it fails.
+        rows: rows of all metrics on the unit.
+        fell: whether the unit fails a metric within a bad stretch of that metric.
     """
 
     unit: str
@@ -162,10 +164,10 @@ Case: TypeAlias = tuple[WorstUnit, ...]
 
 
 def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tuple[WorstUnit, ...]:
-    """Return every unit that fails a metric, the unit to open first at the top.
+    """Return every unit that fails a metric; the first is the one to open first.
 
-    Units of a bad stretch come first, lowest first by the metrics with a drop, so that they precede units that are always a
-    little bad.
+    Units of a bad stretch come first, so that they precede units that are always a little bad. Among them, the lowest qualities
+    by the metrics with a bad stretch come first.
 
     Args:
         rows: rows in any order.
@@ -176,7 +178,7 @@ def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tup
         if failing(own):
             flaws = _find_flawed(own)
             fell = any(
-                row.metric == fall.metric and _within(row, fall) and row.label != "pass"
+                row.metric == fall.metric and _is_in(row, fall) and row.label != "pass"
                 for row in flaws
                 for fall in falls
             )
@@ -187,20 +189,19 @@ def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tup
 def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows of a unit that fail their metric.
 
-    A row fails by its label, or without one by the metric's threshold. A refusal that keeps to the allowed topics commits to
-    nothing, which is no flaw.
+    A row fails by its label, or without a label by the metric's threshold.
     """
     return [
         row for row in _find_flawed(own) if row.label == "fail" or (row.label is None and _quality(row) < row.threshold)
     ]
 
 
-def failures_of(case: Case) -> frozenset[str]:
+def failed_metrics(case: Case) -> frozenset[str]:
     """Return the metrics that any unit of a case fails."""
     return frozenset(row.metric for unit in case for row in failing(unit.rows))
 
 
-def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | None]) -> tuple[Case, ...]:
+def cases_by_question(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | None]) -> tuple[Case, ...]:
     """Return one case per question, in the order of their worst units; a unit without a question is a separate case."""
     cases: dict[str, list[WorstUnit]] = {}
     for worst in ranking:
@@ -209,12 +210,15 @@ def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | No
     return tuple(map(tuple, cases.values()))
 
 
-def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[Case, ...]:
-    """Return some of the cases, in their order: the worst by every metric, so that no metric hides those of another."""
+def select_cases(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[Case, ...]:
+    """Return the worst cases of each metric, in the order of the ranking, so that no metric hides the cases of another.
+
+    For a metric with a bad stretch, the order of the ranking decides; for others, the lowest quality.
+    """
     fallen = {fall.metric for fall in falls}
     of_metric: dict[str, list[tuple[float, int]]] = {}
     for place, case in enumerate(ranking):
-        for metric in failures_of(case):
+        for metric in failed_metrics(case):
             rows = (row for unit in case for row in failing(unit.rows) if row.metric == metric)
             lowness = 0.0 if metric in fallen else min(map(_quality, rows))
             of_metric.setdefault(metric, []).append((lowness, place))
@@ -223,33 +227,36 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[
     return tuple(ranking[place] for place in sorted(chosen)[:WORST_AT_MOST])
 
 
-def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: ScoreValue) -> int:
-    """Return the number of units in a metric's bad stretch that fail the metric with this value, compared to two digits."""
-    rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
+def count_equally_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: ScoreValue) -> int:
+    """Return the number of units that fail a metric in its bad stretch with the same value, to two digits."""
+    rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _is_in(row, fall))
     return sum(row.value is not None and format_value(row.value) == format_value(value) for row in rows)
 
 
 def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return the rows with a score below the best possible score, except for a refusal."""
-    keeps = any(row.metric == _TOPICS and row.label == "pass" for row in own)
+    """Return the rows with a score below the best possible score.
+
+    If an answer passes topic adherence, a low relevancy because it is noncommittal is left out: it is a correct refusal.
+    """
+    keeps_to_topics = any(row.metric == _TOPICS and row.label == "pass" for row in own)
     return [
         row
         for row in own
         if row.quality is not None
         and (row.quality < 1.0 or row.label == "fail")
-        and not (keeps and row.explanation == NONCOMMITTAL)
+        and not (keeps_to_topics and row.explanation == NONCOMMITTAL)
     ]
 
 
 def _rank(worst: WorstUnit, falls: Sequence[BadStretch]) -> tuple[float | str, ...]:
-    """Return the sort key; a metric without a score on the unit counts as good."""
-    by: Mapping[str, float] = {row.metric: _quality(row) for row in _find_flawed(worst.rows)}
-    qualities = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
-    fallen = [by.get(fall.metric, 1.0) for fall in falls]
+    """Return the sort key of a unit; a metric without a score on the unit counts as good."""
+    flawed: Mapping[str, float] = {row.metric: _quality(row) for row in _find_flawed(worst.rows)}
+    qualities = [flawed.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
+    fallen = [flawed.get(fall.metric, 1.0) for fall in falls]
     return (not worst.fell, *fallen, min(qualities), fmean(qualities), worst.rows[0].time_ns or 0, worst.unit)
 
 
-def _within(row: ReportRow, fall: BadStretch) -> bool:
+def _is_in(row: ReportRow, fall: BadStretch) -> bool:
     return fall.begin_ns <= (row.time_ns or 0) < fall.end_ns
 
 

@@ -1,4 +1,4 @@
-"""Sorts the spans of a file into units and evaluations, and makes the rows of a report from them."""
+"""Sorts the spans of a file into units and their evaluations, and makes the rows of a report from them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)
 
 
 def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
-    """Return weighted sums that estimate the whole traffic from the sampled rows.
+    """Return the sums of a metric's scores, from which the mean of the whole traffic is estimated.
 
-    Units that are lost or scored by a fallback are counted as missing, not as scores.
+    Units that are lost or scored by a fallback are not in the mean: they count as lost.
 
     Args:
         rows: rows of a metric that has a quality.
@@ -41,9 +41,9 @@ def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) ->
 
 
 def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list[tuple[ReportRow, float]]:
-    """Return lost units and units scored by a fallback, each with its probability.
+    """Return lost units and units scored by a fallback, each with its probability; if that is unknown, the typical one.
 
-    For the arguments see ``population_sums``. A unit with an unknown probability has the weight of a typical score.
+    For the arguments see ``population_sums``.
     """
     scored = [row for row in rows if row.quality is not None]
     lost = _find_lost(rows) + [row for row in fallback if row.value is not None] + _find_lost(fallback)
@@ -52,7 +52,7 @@ def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list
 
 
 def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
-    """Return the share of traffic to which a metric applies; None if unknown. For arguments see ``population_sums``."""
+    """Return the share of traffic to which a metric applies; None without an answer. For arguments see ``population_sums``."""
     decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
     if not decided:
         return None
@@ -118,11 +118,11 @@ class Spans:
             if span.scope == semconv.JUDGE_SCOPE:
                 continue
             read.by_trace.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
-            if semconv.STATUS in span.attributes or _find_scored(span):
+            if semconv.STATUS in span.attributes or _scored_metrics(span):
                 read.units.setdefault(UnitKey(span.trace_id, span.span_id), span)
         for key in read.evaluations:
             scored = read.by_trace.get(key.trace_id, {}).get(key.span_id)
-            if scored is not None:  # an observed unit's own span has no scores
+            if scored is not None:  # if another instrumentation exports the unit, its own span has no scores
                 read.units.setdefault(key, scored)
         return read
 
@@ -170,15 +170,17 @@ class Spans:
         return key, tuple(sorted(_under(within, key.span_id), key=lambda span: (span.start_ns, -span.end_ns)))
 
     def _add_evaluation(self, span: SpanData) -> None:
-        held, unit = span.attributes, UnitKey(span.trace_id, span.parent_id or 0)
-        name, source = as_text(held[semconv.EVALUATION_NAME]), as_text(held.get(semconv.EVALUATION_SOURCE) or "")
-        if held.get(_ANNOTATOR_KIND) == semconv.ANNOTATOR_HUMAN:
-            whose = as_text(held.get(semconv.ANNOTATOR) or semconv.ANNOTATOR_HUMAN)
-            # labels of different processes have unrelated revisions, so the later time wins
-            _keep_last(self.human_labels, unit, (name, whose), span, by=lambda label: (label.end_ns, _revision(label)))
-        elif semconv.SESSION_END in held:
-            conversation = safe_text(as_text(held.get(semconv.CONVERSATION_ID) or unit_name(unit)))
-            if held[semconv.SESSION_END] == OPEN:
+        attributes, unit = span.attributes, UnitKey(span.trace_id, span.parent_id or 0)
+        name = as_text(attributes[semconv.EVALUATION_NAME])
+        source = as_text(attributes.get(semconv.EVALUATION_SOURCE) or "")
+        if attributes.get(_ANNOTATOR_KIND) == semconv.ANNOTATOR_HUMAN:
+            annotator = as_text(attributes.get(semconv.ANNOTATOR) or semconv.ANNOTATOR_HUMAN)
+            key = name, annotator
+            # the revisions of different processes are unrelated, so the time decides first
+            _keep_last(self.human_labels, unit, key, span, by=lambda label: (label.end_ns, _revision(label)))
+        elif semconv.SESSION_END in attributes:
+            conversation = safe_text(as_text(attributes.get(semconv.CONVERSATION_ID) or unit_name(unit)))
+            if attributes[semconv.SESSION_END] == OPEN:
                 _keep_last(self.provisional, conversation, name, span, by=turns_of)
             else:
                 _keep_last(self.conversations, conversation, name, span)
@@ -195,7 +197,7 @@ class Spans:
         scales: dict[str, Scale] = {}
         for of_unit in self.evaluations.values():
             scales |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in scales}
-        on_units = {name for span in self.units.values() for name in _find_scored(span)}
+        on_units = {name for span in self.units.values() for name in _scored_metrics(span)}
         for name in on_units - scales.keys():
             values = [_finite(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
             fits = all(0.0 <= value <= 1.0 for value in values if value is not None)
@@ -206,18 +208,21 @@ class Spans:
         """Return service → the metrics that its units mention, in order. Units of other services need not have them."""
         metrics: dict[Any, dict[str, None]] = {}
         for span in self.units.values():
-            metrics.setdefault(_service(span), {}).update(dict.fromkeys([*_find_scored(span), *_read_outcomes(span)]))
+            metrics.setdefault(_service(span), {}).update(
+                dict.fromkeys([*_scored_metrics(span), *_read_outcomes(span)])
+            )
         for of_unit in self.evaluations.values():
             for metric, span in of_unit.items():
                 metrics.setdefault(_service(span), {})[metric] = None
         return metrics
 
-    def _of_conversations(self, taken: Set[str]) -> Iterator[ReportRow]:
-        """Yield a row per score of a whole conversation; a metric that also judged turns has another name here."""
+    def _of_conversations(self, turn_metrics: Set[str]) -> Iterator[ReportRow]:
+        """Yield a row per score of a whole conversation. A metric that also judged turns gets another name here."""
         for conversation, of_metric in self.conversations.items():
             for metric, span in of_metric.items():
                 row = self.conversation_row(conversation, metric, span)
-                yield replace(row, metric=name_within(row.metric, "conversations")) if row.metric in taken else row
+                name = name_within(row.metric, "conversations") if row.metric in turn_metrics else row.metric
+                yield replace(row, metric=name)
 
     def _of_unit(
         self, key: UnitKey, scales: Mapping[str, Scale], metrics: Mapping[Any, Mapping[str, None]]
@@ -237,14 +242,17 @@ def _on_span_alone(
     scales: Mapping[str, Scale],
     metrics: Mapping[str, None],
 ) -> Iterator[ReportRow]:
-    """Yield a row for each metric of a unit's service without an evaluation span."""
-    own = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _find_scored(span)}
+    """Yield a row for each metric without an evaluation span, from the unit's span.
+
+    ``metrics`` are those of the unit's service.
+    """
+    own = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _scored_metrics(span)}
     own |= {metric: _without_score(key, span, metric, *why) for metric, why in _read_outcomes(span).items()}
     yield from (row for metric, row in own.items() if metric not in evaluations)
     rest_outcome = _read_rest_outcome(span)
-    named = {*evaluations, *own}
+    with_row = {*evaluations, *own}
     if rest_outcome is not None:
-        others = [metric for metric in metrics if metric not in named] if named or metrics else [""]
+        others = [metric for metric in metrics if metric not in with_row] if with_row or metrics else [""]
         yield from (_without_score(key, span, metric, rest_outcome) for metric in others)
 
 
@@ -258,12 +266,12 @@ def turns_of(span: SpanData) -> int:
 
 
 def _keep_last(
-    kept: dict[_K, dict[_N, SpanData]], of: _K, name: _N, span: SpanData, by: Callable[[SpanData], Any] = _revision
+    spans: dict[_K, dict[_N, SpanData]], key: _K, name: _N, span: SpanData, by: Callable[[SpanData], Any] = _revision
 ) -> None:
-    """Keep a span unless a later span is kept; of equal spans the first is kept."""
-    latest = kept.setdefault(of, {}).setdefault(name, span)
+    """Store a span unless a later one is stored; of equal ones, the first stays. ``by`` returns the order of a span."""
+    latest = spans.setdefault(key, {}).setdefault(name, span)
     if by(span) > by(latest):
-        kept[of][name] = span
+        spans[key][name] = span
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
@@ -286,7 +294,7 @@ def _service(span: SpanData) -> Any:
     return (span.resource or {}).get(semconv.SERVICE_NAME)
 
 
-def _find_scored(span: SpanData) -> list[str]:
+def _scored_metrics(span: SpanData) -> list[str]:
     """Return the metrics with a score on a unit's span: a number, or a category alone."""
     plain = span.without_content().attributes
     numbers = [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
@@ -312,57 +320,60 @@ def _read_rest_outcome(span: SpanData) -> str | None:
     return str(status) if status in (PENDING, Outcome.DELEGATED.value, Outcome.NOT_SAMPLED.value) else None
 
 
-def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
+def _unit_fields(key: UnitKey, span: SpanData) -> dict[str, Any]:
+    """Return the fields of a row with time, name and trace of its unit."""
     return {"time_ns": span.end_ns, "name": safe_text(span.name), "trace_id": f"{key.trace_id:032x}"}
 
 
 def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> ReportRow:
-    held = span.attributes
-    label, scale = held.get(semconv.EVALUATION_SCORE_LABEL), _scale(held)
-    value = label if label in scale.categories else _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
-    quality, applies = _finite(held.get(semconv.QUALITY)), held.get(semconv.APPLICABLE)
+    attributes = span.attributes
+    label, scale = attributes.get(semconv.EVALUATION_SCORE_LABEL), _scale(attributes)
+    value = label if label in scale.categories else _finite(attributes.get(semconv.EVALUATION_SCORE_VALUE))
+    quality, applies = _finite(attributes.get(semconv.QUALITY)), attributes.get(semconv.APPLICABLE)
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(name_within(metric, _source(held))),
-        outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.OUTCOME) or "judge_error"),
+        metric=safe_text(name_within(metric, _source(attributes))),
+        outcome=Outcome.SCORED.value
+        if value is not None
+        else as_text(attributes.get(semconv.OUTCOME) or "judge_error"),
         value=value,
         quality=quality if quality is not None or value is None else scale.quality(value),
-        label=_label(held.get(semconv.VERDICT) if scale.categories else label),
-        reason=_text_in(held, semconv.ERROR_TYPE),
-        explanation=_text_in(held, semconv.EVALUATION_EXPLANATION),
-        probability=_probability(held, metric),
+        label=_label(attributes.get(semconv.VERDICT) if scale.categories else label),
+        reason=_text_in(attributes, semconv.ERROR_TYPE),
+        explanation=_text_in(attributes, semconv.EVALUATION_EXPLANATION),
+        probability=_probability(attributes, metric),
         kind=scale.kind,
         range=scale.range,
         categories=scale.categories,
         direction=scale.direction,
-        pass_at=_finite(held.get(semconv.METRIC_PASS_AT)),
-        evaluator_version=_text_in(held, semconv.EVALUATOR_VERSION),
-        judge_model=_text_in(held, semconv.JUDGE_MODEL),
-        input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
-        output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
-        cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
-        left_out=_read_left_out(held, metric),
+        pass_at=_finite(attributes.get(semconv.METRIC_PASS_AT)),
+        evaluator_version=_text_in(attributes, semconv.EVALUATOR_VERSION),
+        judge_model=_text_in(attributes, semconv.JUDGE_MODEL),
+        input_tokens=int(_finite(attributes.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
+        output_tokens=int(_finite(attributes.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
+        cost_usd=_finite(attributes.get(semconv.JUDGE_COST_USD)),
+        left_out=_read_left_out(attributes, metric),
         applies=applies if isinstance(applies, bool) else None,
-        **_where(key, unit or span),
+        **_unit_fields(key, unit or span),
     )
 
 
-def _source(held: Mapping[str, Any]) -> Any:
+def _source(attributes: Mapping[str, Any]) -> Any:
     """Return the source of a score; for an inner unit, its kind and the name of its entry."""
-    inner = [as_text(held[name]) for name in (semconv.UNIT_KIND, semconv.UNIT_NAME) if name in held]
-    return " ".join(inner) or held.get(semconv.EVALUATION_SOURCE)
+    inner = [as_text(attributes[name]) for name in (semconv.UNIT_KIND, semconv.UNIT_NAME) if name in attributes]
+    return " ".join(inner) or attributes.get(semconv.EVALUATION_SOURCE)
 
 
-def _text_in(held: Mapping[str, Any], name: str) -> str | None:
+def _text_in(attributes: Mapping[str, Any], name: str) -> str | None:
     """Return an attribute as text; None if it is missing."""
-    return None if held.get(name) is None else as_text(held[name])
+    return None if attributes.get(name) is None else as_text(attributes[name])
 
 
 def _without_score(key: UnitKey, span: SpanData, metric: str, outcome: str, missing: str = "") -> ReportRow:
     needed = _KIND_NAMES.get(missing, missing.replace(",", ", "))
     reason = f"needs {needed}" if needed else None
     name = safe_text(name_within(metric, _source(span.attributes)) if semconv.UNIT_KIND in span.attributes else metric)
-    return ReportRow(unit=unit_name(key), metric=name, outcome=outcome, reason=reason, **_where(key, span))
+    return ReportRow(unit=unit_name(key), metric=name, outcome=outcome, reason=reason, **_unit_fields(key, span))
 
 
 def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> ReportRow:
@@ -380,37 +391,37 @@ def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Repor
         range=scale.range,
         categories=scale.categories,
         direction=scale.direction,
-        **_where(key, span),
+        **_unit_fields(key, span),
     )
 
 
-def _scale(held: Mapping[str, Any]) -> Scale:
-    categories = held.get(semconv.METRIC_CATEGORIES)
+def _scale(attributes: Mapping[str, Any]) -> Scale:
+    categories = attributes.get(semconv.METRIC_CATEGORIES)
     if isinstance(categories, (list, tuple)):
         with suppress(ConfigurationError):  # any program may have written the file
             return categorical("", categories)
-    kind, direction = held.get(semconv.METRIC_KIND), held.get(semconv.METRIC_DIRECTION)
-    bounds = held.get(semconv.METRIC_RANGE)
+    kind, direction = attributes.get(semconv.METRIC_KIND), attributes.get(semconv.METRIC_DIRECTION)
+    bounds = attributes.get(semconv.METRIC_RANGE)
     low_high = tuple(_finite(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else ()
     bounded = len(low_high) == _PAIR and None not in low_high and low_high[0] < low_high[1]  # type: ignore[operator]  # no None
     return Scale(
         kind=kind if kind in {"binary", "ordinal", "continuous"} else "continuous",
-        range=low_high if bounded else None,  # type: ignore[arg-type]  # two numbers, as just seen
+        range=low_high if bounded else None,  # type: ignore[arg-type]  # two numbers
         direction="lower" if direction == "lower" else "higher",
         negatives_are_zero=bool(bounded and low_high[0] < 0),  # type: ignore[operator]  # only cosines go below zero
     )
 
 
-def _probability(held: Mapping[str, Any], metric: str) -> float | None:
-    chance = _finite(held.get(semconv.PROBABILITY + metric))
-    if chance is None and isinstance(text := held.get(semconv.SAMPLING_THRESHOLD), str):
+def _probability(attributes: Mapping[str, Any], metric: str) -> float | None:
+    chance = _finite(attributes.get(semconv.PROBABILITY + metric))
+    if chance is None and isinstance(text := attributes.get(semconv.SAMPLING_THRESHOLD), str):
         threshold = decode_threshold(text)
         chance = None if threshold is None else probability(threshold)
     return chance if chance is not None and 0.0 < chance <= 1.0 else None
 
 
-def _read_left_out(held: Mapping[str, Any], metric: str) -> float:
-    return _finite(held.get(semconv.LEFT_OUT + metric)) or 0.0
+def _read_left_out(attributes: Mapping[str, Any], metric: str) -> float:
+    return _finite(attributes.get(semconv.LEFT_OUT + metric)) or 0.0
 
 
 def _label(value: Any) -> Label | None:

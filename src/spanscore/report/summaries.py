@@ -1,4 +1,4 @@
-"""The summary of a file of scores: means, bad stretches, corrected pass rates, missing scores, the funnel."""
+"""Summarizes the rows of a report: means per metric and time, bad stretches, corrected pass rates, missing scores, a funnel."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from spanscore.report.spans import population_applicability, population_sums
 # --- bad stretches ---------------------------------------------------------------------------------------------------
 
 MIN_DROP = 0.1
-"""Smallest difference of mean qualities that is worth a headline."""
+"""Smallest difference of mean qualities that makes a bad stretch."""
 MIN_EVIDENCE = 4.5
 """Least evidence, in standard errors. 48 buckets have 1,176 runs: by chance fewer than 1 of 100 reports have so much."""
 MIN_SCORES = 5
-"""Scores that a run and its outside need at least."""
+"""Fewest scores inside and outside of a bad stretch."""
 
 _Sums = npt.NDArray[np.float64]  # n, Σw, Σwy, Σw²
 
@@ -58,10 +58,10 @@ class Stretch:
 
 
 def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch | None:
-    """Return the run of buckets that differs most from the other buckets; None if no run differs beyond chance.
+    """Return the run of neighbouring buckets that is worse than the other buckets by most standard errors.
 
-    Every run of neighbouring buckets is compared with the other buckets. The standard error has the variance of all scores
-    together, as if nothing had happened, because a run of a pass/fail metric at 0 or 1 has no variance.
+    None if no run is worse beyond chance. The standard error is that of equal means, from the variance of all scores together,
+    because a run of a pass/fail metric at 0 or 1 has no variance of its own.
 
     Args:
         buckets: (weight, quality) pairs of each bucket, neighbours in time; an empty bucket is no evidence.
@@ -69,11 +69,11 @@ def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch |
     filled = [at for at, bucket in enumerate(buckets) if bucket]
     if not filled:
         return None
-    upto = np.array([np.zeros(4), *map(_sums, buckets)]).cumsum(axis=0)
+    sums_before = np.array([np.zeros(4), *map(_sums, buckets)]).cumsum(axis=0)
     weights, qualities = np.array([*chain.from_iterable(buckets)]).T
     variance = float(np.cov(qualities, aweights=weights, bias=True))
-    compared = (_compare(upto, at, variance) for at in combinations_with_replacement(filled, 2))
-    return max(filter(None, compared), key=lambda run: run.evidence, default=None)
+    stretches = (_compare(sums_before, *ends, variance) for ends in combinations_with_replacement(filled, 2))
+    return max(filter(None, stretches), key=lambda stretch: stretch.evidence, default=None)
 
 
 def _sums(bucket: Sequence[tuple[float, float]]) -> _Sums:
@@ -82,14 +82,15 @@ def _sums(bucket: Sequence[tuple[float, float]]) -> _Sums:
     return np.array([len(pairs), weights.sum(), (weights * qualities).sum(), (weights**2).sum()])
 
 
-def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | None:
-    """Compare a run with the other buckets.
+def _compare(sums_before: _Sums, first: int, last: int, variance: float) -> Stretch | None:
+    """Return the run from the first to the last bucket as a stretch; None if it is not worse than the other buckets.
 
     Args:
-        upto: shape (buckets + 1, 4): the sums of all buckets before each border.
+        sums_before: shape (buckets + 1, 4): the sums of all buckets before each border.
+        variance: variance of the quality of all scores.
     """
-    before, run = upto[at[0]], upto[at[1] + 1] - upto[at[0]]
-    rest = upto[-1] - run
+    before, run = sums_before[first], sums_before[last + 1] - sums_before[first]
+    rest = sums_before[-1] - run
     if min(run[0], rest[0]) < MIN_SCORES or variance == 0.0:
         return None
     inside, outside = run[2] / run[1], rest[2] / rest[1]
@@ -98,7 +99,7 @@ def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | Non
     if outside - inside < MIN_DROP or evidence < MIN_EVIDENCE:
         return None
     usual = before[2] / before[1] if before[0] >= MIN_SCORES else outside
-    return Stretch(*at, float(inside), float(outside), float(usual), float(evidence))
+    return Stretch(first, last, float(inside), float(outside), float(usual), float(evidence))
 
 
 # --- corrected pass rates --------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class CorrectedRate:
     Attributes:
         rate: corrected rate; None = the labels are of another evaluator version than the last score.
         raw: pass rate of the judge on the same scores; None with ``rate``.
-        by: the calibration, with its evaluator version.
+        by: the calibration, which is for one evaluator version.
         evaluator_version: evaluator version of the last score; None = not known.
     """
 
@@ -164,13 +165,13 @@ def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> 
     if last != by.evaluator_version:
         return CorrectedRate(None, None, by, last)
     own = moments((float(row.label == "pass"), 1.0 / row.weight) for row in judged if row.evaluator_version == last)
-    return CorrectedRate(by.calibration.corrected(own), mean(own), by, last)
+    return CorrectedRate(by.calibration.correct(own), mean(own), by, last)
 
 
 # --- missing scores and the funnel -----------------------------------------------------------------------------------
 
 TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delegated"})
-"""Outcomes of evaluations that this process did not try to score."""
+"""Outcomes of evaluations that the exporting process did not try to score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +192,14 @@ class Unscored:
 
 def explain_unscored(rows: Iterable[ReportRow]) -> tuple[Unscored, ...]:
     """Return the reasons for which rows of one metric have no score, the most frequent first."""
-    alike: dict[tuple[str, str], list[ReportRow]] = {}
+    by_reason: dict[tuple[str, str], list[ReportRow]] = {}
     for row in rows:
-        if row.value is None and not _parts(row.outcome) <= TURNED_AWAY:
-            alike.setdefault((row.outcome, row.reason or ""), []).append(row)
+        if row.value is None and not _outcomes_in(row.outcome) <= TURNED_AWAY:
+            by_reason.setdefault((row.outcome, row.reason or ""), []).append(row)
     reasons = list[Unscored]()
-    for why, those in sorted(alike.items(), key=lambda pair: -len(pair[1])):
-        last = max(those, key=lambda row: row.time_ns or 0)
-        reasons.append(Unscored(*why, len(those), last.trace_id or last.name or last.unit))
+    for reason, unscored in sorted(by_reason.items(), key=lambda pair: -len(pair[1])):
+        last = max(unscored, key=lambda row: row.time_ns or 0)
+        reasons.append(Unscored(*reason, len(unscored), last.trace_id or last.name or last.unit))
     return tuple(reasons)
 
 
@@ -293,19 +294,17 @@ class Bucket:
     @property
     def lost(self) -> int:
         """Number of scores that failed or were dropped, by a judge's failure or a full queue."""
-        return sum(count for outcome, count in self.outcomes.items() if not _parts(outcome) <= _HARMLESS)
+        return sum(count for outcome, count in self.outcomes.items() if not _outcomes_in(outcome) <= _HARMLESS)
 
     @property
     def nothing_to_score(self) -> int:
-        """Number of units that were to be scored and lacked a subject of the metric."""
-        return sum(
-            count for outcome, count in self.outcomes.items()
-            if _parts(outcome) <= _HARMLESS and not _parts(outcome) <= TURNED_AWAY
-        )  # fmt: skip
+        """Number of units that were to be scored, but without anything for the metric to score."""
+        harmless = [(outcome, count) for outcome, count in self.outcomes.items() if _outcomes_in(outcome) <= _HARMLESS]
+        return sum(count for outcome, count in harmless if not _outcomes_in(outcome) <= TURNED_AWAY)
 
 
-def _parts(outcome: str) -> set[str]:
-    """Return the outcomes that an entry may mean, because a span cannot always separate them."""
+def _outcomes_in(outcome: str) -> set[str]:
+    """Return the outcomes in a row's outcome, which has several if the span does not distinguish them."""
     return set(outcome.split(" or "))
 
 
@@ -324,8 +323,8 @@ class MetricSummary:
         own_mean: mean of the values on the metric's own scale; None = there is no score.
         pass_share: weighted share of ``pass`` among the scores with a label; None = there is no label.
         pass_at: lowest qualities that pass, ascending, several if it was changed; empty = not known.
-        points: (weight, quality, value) of each score; quality is the value on an open scale, value the quality of a
-            category; empty for categories without a quality.
+        points: (weight, quality, value) of each score; on an open scale, the value twice; for a category, its quality twice.
+            Empty for categories without a quality.
         outcomes: outcome → number of units, ``scored`` among them.
         unscored: reasons for missing scores, the most frequent first.
         buckets: neighbours in time, without holes; empty if no row has a time.
@@ -435,14 +434,14 @@ def summarize(
         alone: number of units that are a single model call.
     """
     rows = list(rows)
-    whole, single = ([row for row in rows if row.of_conversation is wanted] for wanted in (True, False))
+    whole, single = ([row for row in rows if row.of_conversation is is_whole] for is_whole in (True, False))
     times = [row.time_ns for row in rows if row.time_ns is not None]
     of_metric = by_metric(rows)
     edges = _edges(times, of_metric)
     judges = _compare_judges(rows, shadows)
     metrics = [_summarize_metric(of_metric, name, edges, judges, calibrations) for name in sorted(of_metric)]
     metrics.sort(key=lambda metric: -metric.stretch.evidence if metric.stretch else 0.0)
-    falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
+    falls = tuple(fall for metric in metrics if (fall := _bad_stretch(metric)) is not None)
     return ReportSummary(
         units=len(by_unit(single)),
         conversations=len(by_unit(whole)),
@@ -471,7 +470,7 @@ def _compare_judges(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> 
     return {metric: [f"{judge}: {sums}" for judge, sums in judges.items()] for metric, judges in comparisons.items()}
 
 
-def _fall(metric: MetricSummary) -> BadStretch | None:
+def _bad_stretch(metric: MetricSummary) -> BadStretch | None:
     if metric.stretch is None:
         return None
     first, last = metric.buckets[metric.stretch.first], metric.buckets[metric.stretch.last]
@@ -486,14 +485,15 @@ def _edges(times: Sequence[int], of_metric: Mapping[str, Sequence[ReportRow]]) -
     wanted = max(1, min(MAX_BUCKETS, scores // SCORES_PER_BUCKET))
     first, last = min(times), max(times)
     widths = [int(width * _SECOND) for width in _WIDTHS_S]
-    step = next((width for width in widths if _count(first, last, width) <= wanted), None)
+    step = next((width for width in widths if _count_buckets(first, last, width) <= wanted), None)
     if step is None:  # years, or so few scores that one bucket contains all: as many whole weeks as needed
-        step = widths[-1] * -(-_count(first, last, widths[-1]) // wanted)
+        step = widths[-1] * -(-_count_buckets(first, last, widths[-1]) // wanted)
     begin = first // step * step
-    return [begin + n * step for n in range(_count(first, last, step) + 1)]
+    return [begin + n * step for n in range(_count_buckets(first, last, step) + 1)]
 
 
-def _count(first: int, last: int, step: int) -> int:
+def _count_buckets(first: int, last: int, step: int) -> int:
+    """Return the number of buckets of a width that contain two times and the time between them."""
     return last // step - first // step + 1
 
 
@@ -550,10 +550,11 @@ def _summarize_metric(
 
 
 def _points(scored: Sequence[ReportRow], scale: _Scale) -> tuple[tuple[float, float, float], ...]:
-    """Return the weight, quality and value of each score; the quality is also the value of a category."""
+    """Return ``MetricSummary.points``."""
     if scale == "nominal":
         return ()
-    return tuple((row.weight, _y(row, scale), _y(row, scale) if row.number is None else row.number) for row in scored)
+    pairs = ((row, _averaged_value(row, scale)) for row in scored)
+    return tuple((row.weight, value, value if row.number is None else row.number) for row, value in pairs)
 
 
 def _usd_per_day(rows: Sequence[ReportRow]) -> float | None:
@@ -566,7 +567,7 @@ def _usd_per_day(rows: Sequence[ReportRow]) -> float | None:
 def _sum_excluded(
     rows: Sequence[ReportRow], scored: Sequence[ReportRow], scale: _Scale, fallback: Sequence[ReportRow]
 ) -> tuple[float, float, float] | None:
-    """Return the share of units that were lost or judged by a fallback, and the bounds of the mean of all units."""
+    """Return ``MetricSummary.excluded``, from units that were lost or judged by a fallback."""
     if not scored or scale not in ("binary", "unit"):
         return None
     sums = population_sums(rows, fallback)
@@ -574,6 +575,7 @@ def _sum_excluded(
 
 
 def _scale(scored: Sequence[ReportRow]) -> _Scale:
+    """Return the scale of a metric's means, by its scores."""
     if any(row.quality is None for row in scored):
         return "nominal" if all(row.kind == "categorical" for row in scored) else "open"
     return "binary" if scored and all(row.kind in PASS_FAIL for row in scored) else "unit"
@@ -586,7 +588,8 @@ def _category_shares(scored: Iterable[ReportRow]) -> Mapping[str, MeanInterval]:
     return category_shares([(word, 1.0 / row.weight) for row, word in pairs], dict.fromkeys(words))
 
 
-def _y(row: ReportRow, scale: _Scale) -> float:
+def _averaged_value(row: ReportRow, scale: _Scale) -> float:
+    """Return the number of a score that is in means: the quality, or the value on an open scale."""
     return (row.number if scale == "open" else row.quality) or 0.0
 
 
@@ -618,6 +621,7 @@ def _interval(pairs: Sequence[_Pair], scale: _Scale) -> tuple[float | None, floa
 def _buckets(
     rows: Sequence[ReportRow], edges: Sequence[int], scale: _Scale
 ) -> tuple[tuple[Bucket, ...], list[list[_Pair]]]:
+    """Return the buckets between the edges, and the (weight, quality) pairs of each bucket; empty without edges."""
     if not edges:
         return (), []
     pairs: list[list[_Pair]] = [[] for _ in edges[1:]]
@@ -630,14 +634,14 @@ def _buckets(
         if row.value is not None:
             scored[at].append(row)
             if scale != "nominal":
-                pairs[at].append((row.weight, _y(row, scale)))
+                pairs[at].append((row.weight, _averaged_value(row, scale)))
         else:
             outcomes[at][row.outcome] += 1
-    made = [
+    buckets = [
         Bucket(start, end, *_interval(own, scale), len(rows), dict(counts), _shares(rows))
         for (start, end), own, rows, counts in zip(pairwise(edges), pairs, scored, outcomes, strict=True)
     ]
-    return tuple(made), pairs
+    return tuple(buckets), pairs
 
 
 def _shares(scored: Sequence[ReportRow]) -> Mapping[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from spanscore.config.reading import read_settings
 from spanscore.config.sinks import SINK_SETTINGS
@@ -40,9 +40,7 @@ class AnnotationImport:
         self._sent = 0
         self._delivered = True
         telemetry = Telemetry(None, Ledger(()))
-        parts: dict[str, Any] = {"providers": self._providers, "content": self._content, "telemetry": telemetry}
         self._outboxes = SinkOutboxes(None)
-        parts["open_outbox"] = self._outboxes.open
         stores = entries(sink for sink in settings.outputs.sinks if isinstance(sink, str | dict))
         self._sinks = CompositeSink(
             SINKS.each(
@@ -50,7 +48,10 @@ class AnnotationImport:
                     *(name for name in SINKS.built_in if name in settings.outputs.places),
                     *({name: parameters} for name, parameters in stores if name in SINK_SETTINGS),
                 ],
-                **parts,
+                providers=self._providers,
+                content=self._content,
+                telemetry=telemetry,
+                open_outbox=self._outboxes.open,
             )
         )
         if settings.outputs.instruments:
@@ -71,10 +72,10 @@ class AnnotationImport:
             checked = self._scales.check(label)
         except ValueError as error:
             return str(error)
-        noted = self._latest.note(checked if self._content else checked.without_comment())
-        if noted is None:
+        changed = self._latest.note(checked if self._content else checked.without_comment())
+        if changed is None:
             return "repeated"
-        self._sinks.label(noted)
+        self._sinks.label(changed)
         self._sent += 1
         if self._sent % _BATCH == 0:
             self._delivered &= self._providers.force_flush(_FLUSH_S) & self._outboxes.flush(_FLUSH_S)

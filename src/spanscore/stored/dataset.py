@@ -22,11 +22,11 @@ from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
 
 _OURS = {*LABEL_KEYS, "times", "turns"}
-"""Columns that other commands write."""
+"""Columns that commands of spanscore write, and that are no fields of a sample."""
 _SEPARATORS = ",;\t|"
 _BOM = "\ufeff"
 _NAMED = 3
-"""Bad records that an error lists at most."""
+"""Most bad records that an error lists."""
 WIDEST_CELL = 2**31 - 1
 """Longest cell in characters, because the csv module's default of 131,072 is too short for some contexts."""
 
@@ -81,11 +81,11 @@ def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
         return ReadRecord(place, BadRecord(place, str(error), own_id), own_id, unread, record)
 
 
-def _id(own: Any) -> str | int | None:
+def _id(value: Any) -> str | int | None:
     """Return an id that is a text or a whole number; None for any other value."""
-    convert = getattr(own, "tolist", None)  # of NumPy
-    own = convert() if callable(convert) else own
-    return own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
+    convert = getattr(value, "tolist", None)  # a NumPy scalar
+    value = convert() if callable(convert) else value
+    return value if isinstance(value, str | int) and value != "" and not isinstance(value, bool) else None
 
 
 def records_of(samples: Any) -> Iterable[Any]:
@@ -96,7 +96,7 @@ def records_of(samples: Any) -> Iterable[Any]:
             that differ in length.
     """
     if isinstance(samples, Mapping):
-        splits = [name for name, held in samples.items() if callable(getattr(held, "to_pandas", None))]
+        splits = [name for name, value in samples.items() if callable(getattr(value, "to_pandas", None))]
         if len(splits) > 1:
             raise ConfigurationError(
                 f"these are {len(splits)} data sets: {', '.join(map(str, splits))}; give one of them"
@@ -131,9 +131,9 @@ def read_samples(path: str | Path, *, only_lines: bool = False) -> Iterator[Read
             header has no known field; columns differ in length. Raised when the faulty place is reached.
     """
     if Path(path).suffix.lower() == ".parquet" and not only_lines:
-        yield from (read_record(place, record) for place, record in enumerate(_of_parquet(Path(path)), 1))
+        yield from (read_record(place, record) for place, record in enumerate(_read_parquet(Path(path)), 1))
         return
-    with _opened(path) as stream:
+    with _open(path) as stream:
         try:
             opening = [next(stream, "").removeprefix(_BOM)]
             while opening[-1] and not opening[-1].strip():
@@ -141,19 +141,19 @@ def read_samples(path: str | Path, *, only_lines: bool = False) -> Iterator[Read
             lines = chain(opening, stream)
             form = "lines" if only_lines else _format_of(path, opening[-1])
             if form == "json":
-                yield from _of_json("".join(lines), _called(path))
+                yield from _read_json("".join(lines), _display_name(path))
             else:
-                yield from _of_cells(lines) if form == "csv" else _of_lines(lines)
+                yield from _read_csv(lines) if form == "csv" else _read_lines(lines)
         except UnicodeError as error:
-            raise ConfigurationError(f"{_called(path)} is not {_encoding(path)} text: {error}") from error
+            raise ConfigurationError(f"{_display_name(path)} is not {_encoding(path)} text: {error}") from error
 
 
-def _called(path: str | Path) -> str:
+def _display_name(path: str | Path) -> str:
     return "standard input" if str(path) == "-" else str(path)
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[TextIO]:
+def _open(path: str | Path) -> Iterator[TextIO]:
     if str(path) == "-":
         yield sys.stdin
         return
@@ -173,7 +173,7 @@ def _encoding(path: str | Path) -> str:
         return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "UTF-8"
 
 
-def _of_parquet(path: Path) -> Iterator[Any]:
+def _read_parquet(path: Path) -> Iterator[Any]:
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:
@@ -190,6 +190,7 @@ def _of_parquet(path: Path) -> Iterator[Any]:
 
 
 def _format_of(path: str | Path, first: str) -> str:
+    """Return the format of a file, ``lines``, ``json`` or ``csv``, from its ending and its first line with text."""
     ending = Path(path).suffix.lower()
     if ending in (".jsonl", ".ndjson"):
         return "lines"
@@ -210,7 +211,7 @@ def _is_object(line: str) -> bool:
     return isinstance(record, dict) and _read_records(record) is None
 
 
-def _of_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
+def _read_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -221,7 +222,7 @@ def _of_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
                 yield read_record(number, record)
 
 
-def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
+def _read_csv(lines: Iterator[str]) -> Iterator[ReadRecord]:
     csv.field_size_limit(WIDEST_CELL)
     skipped, opening = next(((number, line) for number, line in enumerate(lines) if line.strip()), (0, ""))
     header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
@@ -256,7 +257,7 @@ def _find_known_fields(names: Iterable[Any]) -> frozenset[str]:
     return KNOWN.intersection(columns_of(tuple(names)).read)
 
 
-def _of_json(text: str, name: str) -> Iterator[ReadRecord]:
+def _read_json(text: str, name: str) -> Iterator[ReadRecord]:
     try:
         document = json_in(text)
     except ValueError as error:
@@ -268,28 +269,28 @@ def _of_json(text: str, name: str) -> Iterator[ReadRecord]:
 
 def _records_in(document: Mapping[str, Any]) -> list[Any]:
     """Return the records that an object contains; the object itself if it is a record."""
-    held = _read_records(document)
-    return [document] if held is None else held
+    records = _read_records(document)
+    return [document] if records is None else records
 
 
 def _read_records(document: Mapping[str, Any]) -> list[Any] | None:
     """Return the records of an object with columns, with an index, or with a usual name for them; None for a record."""
     if _find_known_fields(document):
-        return _columns(document)
+        return _records_of_columns(document)
     names = (name for name in ("samples", "data", "rows") if isinstance(document.get(name), list))
     if (name := next(names, None)) is not None:
-        return _split(document.get("columns"), document[name])
+        return _join_names(document.get("columns"), document[name])
     by_index = bool(document) and all(isinstance(row, Mapping) and _find_known_fields(row) for row in document.values())
     return [*document.values()] if by_index else None  # pandas, orient="index"
 
 
-def _split(names: Any, rows: list[Any]) -> list[Any]:
+def _join_names(names: Any, rows: list[Any]) -> list[Any]:
     """Return rows of cells as records (pandas, orient="split"); rows that are records are unchanged."""
     are_cells = isinstance(names, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
     return [dict(zip(names, row, strict=True)) for row in rows] if are_cells else rows
 
 
-def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _records_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise.
 
     Raises:
@@ -309,5 +310,5 @@ def _columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 def _cells(column: Any) -> Any:
     """Return the cells of a column. pandas writes a column as an object, place → cell."""
-    is_placed = isinstance(column, Mapping) and all(str(place).isdecimal() for place in column)
-    return [*column.values()] if is_placed else without_arrays(column)
+    has_places = isinstance(column, Mapping) and all(str(place).isdecimal() for place in column)
+    return [*column.values()] if has_places else without_arrays(column)

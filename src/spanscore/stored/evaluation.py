@@ -1,4 +1,4 @@
-"""Scores stored samples: a deadline for each metric, failures as values, and a hash of each metric's setup."""
+"""``evaluate()`` scores a data set with the parts of live scoring; failures become rows without a value."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _PARAMETERS: Final = ("temperature", "top_p", "seed")
 _BYTES: Final = 8
 
 
-def made_by(metric: Metric) -> str:
-    """Return a hash of the parts of a metric that its evaluator version leaves out.
+def hash_setup(metric: Metric) -> str:
+    """Return a hash of a metric's setup that is not in its evaluator version (``Row.made_by``).
 
-    These are the address and parameters of its judge, and the user's own code. A later run reuses only rows with an equal
-    hash. The evaluator version, and so the means of live traffic, stay the same if an address or a comment changes.
+    This is the address and parameters of its judge, and the user's own code. A later run reuses only rows with an equal hash. A
+    changed address or comment does not change the evaluator version, and so not the means of live traffic.
 
     Returns:
         16 hex digits; empty for a built-in metric without a judge.
@@ -61,7 +61,7 @@ def made_by(metric: Metric) -> str:
         for function in functions
         if isinstance(function, FunctionType) and not f"{function.__module__}.".startswith("spanscore.")
     )
-    parts = [*filter(None, map(_judge_setup, fields)), *map(_source, own)]
+    parts = [*filter(None, map(_judge_setup, fields)), *map(_describe_function, own)]
     if not parts:
         return ""
     text = json.dumps(parts, sort_keys=True, default=str)
@@ -75,28 +75,28 @@ def _judge_setup(value: Any) -> Any:
     """
     if isinstance(value, Jury):
         return [*map(_judge_setup, value.members)]
-    judge = getattr(value, "asked", value)  # for embeddings: the judge that requests them
+    judge = getattr(value, "asked", value)  # embeddings have a judge that requests them
     if isinstance(value, type) or is_offline(judge) or not any(callable(getattr(judge, name, None)) for name in _ASKED):
         return None
     inner = unwrapped(judge)
     account = getattr(inner, "account", None) or account_of_model(inner)
     parameters = {name: getattr(inner, name, None) for name in _PARAMETERS}
-    return [type(inner).__qualname__, account.address, _plain(getattr(inner, "drawing", parameters))]
+    return [type(inner).__qualname__, account.address, _plain_value(getattr(inner, "drawing", parameters))]
 
 
-def _source(function: FunctionType) -> Any:
+def _describe_function(function: FunctionType) -> Any:
     """Return a function's text, or its code if there is no text, with the values of its closure."""
     inner = inspect.unwrap(function)
     try:
         text: Any = inspect.getsource(inner)
     except (OSError, TypeError):
         text = _describe_code(inner.__code__)
-    return [text, _plain(inner.__defaults__), [*map(_read_cell, inner.__closure__ or ())]]
+    return [text, _plain_value(inner.__defaults__), [*map(_read_cell, inner.__closure__ or ())]]
 
 
 def _read_cell(cell: CellType) -> Any:
     try:
-        return _plain(cell.cell_contents)
+        return _plain_value(cell.cell_contents)
     except ValueError:  # empty
         return None
 
@@ -106,10 +106,10 @@ def _describe_code(code: CodeType) -> Any:
     return [code.co_code.hex(), [*code.co_names], constants]
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     try:
         return parameter_to_json(value)
-    except Exception:  # noqa: BLE001  (whatever a user's object does when it is looked at)
+    except Exception:  # noqa: BLE001  (a user's object may raise anything when it is read)
         return type(value).__qualname__
 
 
@@ -119,7 +119,7 @@ Source: TypeAlias = Iterable[Any] | str | Path
 CONCURRENCY = 32
 TIMEOUT_S = 60.0
 MOST_AT_ONCE = 10_000
-"""Maximum number of concurrent samples, because each is a task of the loop that is made at the start."""
+"""Maximum number of concurrent samples, because each has a task, which is made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _COLUMNS_NAMED = 8
 _LAST_ROWS_S = 5.0
@@ -181,16 +181,19 @@ def evaluate_sync(
 
 
 class Scoring:
-    """One pass over a data set with the parts of live scoring, without sampling; ``result()`` may be called at any time.
+    """One run over a data set, with the parts of live scoring but without sampling. ``result()`` may be called at any time.
 
-    Samples are read one by one as workers become free, so memory is needed only for the rows, however long the data set is.
+    A worker reads the next sample when it is free, so only the rows are kept in memory, however long the data set is.
 
     Args:
         metrics: as in ``evaluate``, like ``concurrency``, ``timeout``, ``progress``, ``out`` and ``cache``.
         fresh: whether rows in ``out`` are scored again.
         redactor: applied to every text before a judge gets it; if it fails, the sample's scores end as ``redaction_error``.
         budget_ledger: budgets that pay the judges; after they are spent, scores end as ``budget_exhausted``. None = no budget.
-        batch: run whose batches have the judges' questions; None = each question is sent at once.
+        batch: run that sends the judges' questions in batches; None = each question is sent at once.
+
+    Attributes:
+        left_in_file: number of rows of other samples, metrics or versions that ``out`` keeps; set at the end of the run.
     """
 
     def __init__(
@@ -211,11 +214,11 @@ class Scoring:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {MOST_AT_ONCE:,}")
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
-        made = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
-        if not made:
+        created = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
+        if not created:
             raise ConfigurationError("give at least one metric: evaluate(samples, [Faithfulness(llm)])")
-        self._metrics = by_name(made)
-        self._made_by = {name: made_by(metric) for name, metric in self._metrics.items()}
+        self._metrics = by_name(created)
+        self._made_by = {name: hash_setup(metric) for name, metric in self._metrics.items()}
         self._evaluation = Evaluation(self._metrics, timeout_s=timeout, budget_ledger=budget_ledger)
         self._hooks = Hooks(redactor)
         self._concurrency = concurrency
@@ -228,9 +231,9 @@ class Scoring:
         self._done = 0
         self._bad: list[BadRecord] = []
         self._unread: dict[Any, None] = {}
-        self._taken_over = 0
-        self._whole = False
-        self._ended = threading.Event()
+        self._reused_rows = 0
+        self._is_complete = False
+        self._finished = threading.Event()
         self._total: int | None = None
         self.left_in_file = 0
 
@@ -244,15 +247,15 @@ class Scoring:
             workers = [asyncio.ensure_future(self._work(records)) for _ in range(self._concurrency)]
         try:
             await asyncio.gather(*workers)
-            self._whole = True
+            self._is_complete = True
         finally:
             for worker in workers:
                 worker.cancel()
             if self._batch is not None:
-                await self._batch.close(whole=self._whole)
+                await self._batch.close(whole=self._is_complete)
             if self._file is not None:
                 self.left_in_file = self._file.close(self.result().rows)
-            self._ended.set()
+            self._finished.set()
         if self._bad and not self._rows:
             raise none_is_a_sample(self._bad)
 
@@ -263,23 +266,24 @@ class Scoring:
             future.result()
         except BaseException:
             future.cancel()
-            self._ended.wait(_LAST_ROWS_S)
+            self._finished.wait(_LAST_ROWS_S)
             raise
 
     def result(self) -> Result:
         """Return the rows so far."""
-        begun = [rows for _, rows in sorted(self._rows.items()) if rows]
+        by_sample = [rows for _, rows in sorted(self._rows.items()) if rows]
         return Result(
-            rows=[rows[name] for rows in begun for name in self._metrics if name in rows],
-            samples=len(begun),
+            rows=[rows[name] for rows in by_sample for name in self._metrics if name in rows],
+            samples=len(by_sample),
             bad=sorted(self._bad, key=lambda bad: bad.line),
-            taken_over=self._taken_over,
-            interrupted=not self._whole,
+            taken_over=self._reused_rows,
+            interrupted=not self._is_complete,
             scales={name: metric.scale for name, metric in self._metrics.items()},
-            notes=[*offline_notes(self._metrics.values()), *_not_read([*self._unread])],
+            notes=[*offline_notes(self._metrics.values()), *_name_unread([*self._unread])],
         )
 
     async def _work(self, records: _Records) -> None:
+        """Score samples, one after the other, until there are no more."""
         while (record := await records.next()) is not None:
             place, read = record
             if self._batch is not None:
@@ -295,7 +299,7 @@ class Scoring:
             await asyncio.sleep(0)  # without this, a data set with only reused rows would block the loop
 
     async def _score(self, read: ReadRecord, sample: Sample, rows: dict[str, Row]) -> None:
-        """Add each row as soon as it is ready, so that paid rows are kept if the sample's other metrics are interrupted."""
+        """Score a sample. Each row is added when it is ready, so that an interruption does not lose rows that are paid."""
         content = content_hash(sample)
         digest = bytes.fromhex(content)
         occurrence = self._seen[digest]  # number of earlier equal samples
@@ -304,9 +308,9 @@ class Scoring:
             name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()
         }
         for name, key in keys.items():
-            if self._file is not None and (row := self._file.settled(key, self._made_by[name])) is not None:
+            if self._file is not None and (row := self._file.find_settled(key, self._made_by[name])) is not None:
                 rows[name] = replace(row, line=read.line, id=read.id)
-        self._taken_over += len(rows)
+        self._reused_rows += len(rows)
         wanted = [name for name in keys if name not in rows]
         samples = Samples.of(sample)
         if wanted and self._hooks.redactor is not None:
@@ -321,7 +325,7 @@ class Scoring:
                 rows[score.metric] = row
 
 
-def _not_read(columns: Sequence[Any]) -> Iterator[str]:
+def _name_unread(columns: Sequence[Any]) -> Iterator[str]:
     """Yield a line on columns without a field; columns with a name close to that of a field come first."""
     hints = {name: did_you_mean(str(name), KNOWN) for name in columns}
     named = [f"{name!r}{hint and f' ({hint})'}" for name, hint in sorted(hints.items(), key=lambda pair: not pair[1])]
@@ -333,18 +337,18 @@ def _not_read(columns: Sequence[Any]) -> Iterator[str]:
 class _Records:
     """Samples with their place and line, given one by one to several workers.
 
-    A thread reads standard input, because on the loop it would delay the judges' answers.
+    Standard input is read on a thread, because on the loop it would delay the judges' answers.
     """
 
     def __init__(self, samples: Source) -> None:
         self._records = enumerate(_records(samples))
-        self._waits = isinstance(samples, str | Path) and str(samples) == "-"
-        self._turn = asyncio.Lock()
+        self._may_block = isinstance(samples, str | Path) and str(samples) == "-"
+        self._lock = asyncio.Lock()
 
     async def next(self) -> tuple[int, ReadRecord] | None:
         """Return the next record with its place; None at the end."""
-        if self._waits:
-            async with self._turn:
+        if self._may_block:
+            async with self._lock:
                 return await asyncio.to_thread(next, self._records, None)
         return next(self._records, None)
 

@@ -1,4 +1,4 @@
-"""Writes the result of an evaluation as the HTML page that ``spanscore report`` makes for live traces."""
+"""Writes the result of ``evaluate()`` as an HTML page, like that of ``spanscore report`` for live traces."""
 
 from __future__ import annotations
 
@@ -55,15 +55,16 @@ def write_report(
 
 
 def _redact(hooks: Hooks, sample: Sample) -> dict[str, Any]:
-    clean = hooks.apply(Samples.of(sample))
-    if clean.multi_turn is not None:
-        return {"question": clean.multi_turn.pretty()}
-    if clean.single_turn is None:
+    """Return the redacted texts of a sample as fields of a ``ReportRow``; empty if the redactor fails on it."""
+    redacted = hooks.apply(Samples.of(sample))
+    if redacted.multi_turn is not None:
+        return {"question": redacted.multi_turn.pretty()}
+    if redacted.single_turn is None:
         return {}
-    contexts = clean.single_turn.retrieved_contexts
+    contexts = redacted.single_turn.retrieved_contexts
     return {
-        "question": clean.single_turn.user_input,
-        "answer": clean.single_turn.response,
+        "question": redacted.single_turn.user_input,
+        "answer": redacted.single_turn.response,
         "contexts": None if contexts is None else tuple(contexts),
     }
 

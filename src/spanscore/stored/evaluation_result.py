@@ -36,8 +36,8 @@ class Row:
         metric: name of the metric.
         version: version of the metric.
         evaluator_version: metric version, judge model and votes; empty in a file of an earlier release.
-        made_by: hash of the judge's address and parameters and of the user's own code, which are not in the evaluator
-            version; empty for a built-in metric without a judge, and in a file of an earlier release.
+        made_by: hash of the judge's address and parameters and of the user's own code (``hash_setup``), which are not in the
+            evaluator version; empty for a built-in metric without a judge, and in a file of an earlier release.
         outcome: outcome of the evaluation.
         value: value on the metric's own scale, a word of a categorical one; None unless ``outcome`` is ``scored``.
         quality: [0, 1], 1 is good; None for a scale without quality.
@@ -124,6 +124,8 @@ def row_key(content: str, occurrence: int, metric: str, evaluator_version: str) 
 
 
 class _Lines:
+    """Rows as JSON lines."""
+
     def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
         for line in stream:
             try:
@@ -137,6 +139,8 @@ class _Lines:
 
 
 class _Cells:
+    """Rows as CSV."""
+
     def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
         csv.field_size_limit(WIDEST_CELL)
         for row in csv.DictReader(stream):
@@ -192,14 +196,14 @@ class RowFile:
     def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
         self.path = Path(path)
         self._form = _format(self.path)
-        self._known = {} if fresh else {row.key: row for row in read_rows(self.path)}
-        write_rows(self.path, self._known.values())  # drops an incomplete line, and shows that the file is writable
+        self._earlier = {} if fresh else {row.key: row for row in read_rows(self.path)}
+        write_rows(self.path, self._earlier.values())  # drops an incomplete line, and shows that the file is writable
         self._stream = self.path.open("a", encoding="utf-8", newline="")
         self._write = self._form.writer(self._stream, opening=False)
 
-    def settled(self, key: str, made_by: str) -> Row | None:
+    def find_settled(self, key: str, made_by: str) -> Row | None:
         """Return the row of an earlier run; None if it is missing, it failed, or another judge or code made it."""
-        row = self._known.get(key)
+        row = self._earlier.get(key)
         return row if row is not None and row.settled and row.made_by == made_by else None
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -216,10 +220,10 @@ class RowFile:
     def close(self, rows: Iterable[Row]) -> int:
         """Write the run's rows in order; return the number of rows of other samples, metrics or versions after them."""
         self._stream.close()
-        mine = list(rows)
-        keys = {row.key for row in mine}
-        others = [row for key, row in self._known.items() if key not in keys]
-        write_rows(self.path, [*mine, *others])
+        own = list(rows)
+        keys = {row.key for row in own}
+        others = [row for key, row in self._earlier.items() if key not in keys]
+        write_rows(self.path, [*own, *others])
         return len(others)
 
 
@@ -232,19 +236,19 @@ def read_rows(path: Path) -> Iterator[Row]:
     form = _format(path)
     if not path.exists():
         return
-    strange = read = 0
+    unreadable = read = 0
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             for record in form.read(stream):
                 row = None if record is None else _row(record)
-                read, strange = read + (row is not None), strange + (row is None)
+                read, unreadable = read + (row is not None), unreadable + (row is None)
                 if row is not None:
                     yield row
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeError, csv.Error) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    if strange > 1 or (strange and not read):  # a killed run may leave one incomplete line
+    if unreadable > 1 or (unreadable and not read):  # a killed run may leave one incomplete line
         raise ConfigurationError(f"{path} holds other lines than rows that spanscore has written; name another file")
 
 
@@ -395,13 +399,13 @@ class Result:
         from rich.table import Table
 
         summaries = self.summaries()
-        two = any(_digits(summary.mean) != _digits(summary.quality) for summary in summaries)
+        has_quality = any(_format_number(summary.mean) != _format_number(summary.quality) for summary in summaries)
         table = Table(title=format_count(self.samples, "sample"), title_justify="left")
         table.add_column("metric", overflow="fold")
-        for title in ("mean", *(("quality",) if two else ()), "95 %", "passed", "scored"):
+        for title in ("mean", *(("quality",) if has_quality else ()), "95 %", "passed", "scored"):
             table.add_column(title, justify="right", no_wrap=True)
         for summary in summaries:
-            table.add_row(*_cells(summary, two=two))
+            table.add_row(*_cells(summary, has_quality=has_quality))
         return table
 
     def _lines(self) -> list[str]:
@@ -451,9 +455,9 @@ class Result:
 
 def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scale) -> Summary:
     """Return the summary of a metric; ``own``: rows of the configured judge."""
-    values: list[ScoreValue] = _known(row.value for row in own)
-    labels = _known(row.label for row in own)
-    qualities = zip(_known(row.quality for row in own), repeat(1.0), strict=False)  # every sample was chosen
+    values: list[ScoreValue] = _without_none(row.value for row in own)
+    labels = _without_none(row.label for row in own)
+    qualities = zip(_without_none(row.quality for row in own), repeat(1.0), strict=False)  # every sample was chosen
     quality, low, high = mean_interval(qualities) or (None, None, None)
     return Summary(
         metric=metric,
@@ -486,24 +490,24 @@ def _shares(values: Iterable[ScoreValue], scale: Scale) -> dict[str, tuple[float
     return dict(category_shares(((value, 1.0) for value in values if isinstance(value, str)), scale.categories))
 
 
-def _known(values: Iterable[T | None]) -> list[T]:
+def _without_none(values: Iterable[T | None]) -> list[T]:
     return [value for value in values if value is not None]
 
 
-def _cells(summary: Summary, *, two: bool) -> list[str]:
+def _cells(summary: Summary, *, has_quality: bool) -> list[str]:
     ends = "–" if summary.low is None or summary.high is None else f"{summary.low:.2f}…{summary.high:.2f}"
     arrow = "" if summary.direction == "higher" else " ↓"
     return [
-        _broken(summary.metric) + arrow,
-        _digits(summary.mean),
-        *([_digits(summary.quality)] if two else []),
+        _break_name(summary.metric) + arrow,
+        _format_number(summary.mean),
+        *([_format_number(summary.quality)] if has_quality else []),
         ends,
         "–" if summary.passed is None else f"{100 * summary.passed:.0f} %",
         f"{summary.scored} of {summary.rows}",
     ]
 
 
-def _broken(name: str) -> str:
+def _break_name(name: str) -> str:
     """Break a long name after underscores, because a table of 80 columns would cut it anywhere."""
     lines = [""]
     for part in name.split("_"):
@@ -512,5 +516,5 @@ def _broken(name: str) -> str:
     return "\n".join(filter(None, lines)).removesuffix("_")
 
 
-def _digits(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"

@@ -20,7 +20,7 @@ from spanscore.errors import SampleError
 from spanscore.pipeline.assembly import RootRole
 from spanscore.protocols import Metric
 from spanscore.samples.normalizers.genai import conventional
-from spanscore.stored.traces import GatheredTraces, StoredTrace, take_line
+from spanscore.stored.traces import GatheredTraces, StoredTrace, add_line
 from spanscore.stored.unit_reading import StoredUnit, UnitReader, reading_settings
 from spanscore.wiring.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit, UnitExplainer
 from spanscore.wiring.from_config import override
@@ -81,16 +81,16 @@ def _gather(gathered: GatheredTraces, span: str | bytes | ReadableSpan | WireSpa
     else:
         line = json_line([span]) if isinstance(span, ReadableSpan) else span
         encoded = line.encode("utf-8", "replace") if isinstance(line, str) else line
-        for unread in take_line(gathered, name, encoded) if encoded.strip() else ():
+        for unread in add_line(gathered, name, encoded) if encoded.strip() else ():
             raise SampleError(f"{unread.name}: {unread.because}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A span of a trace with its claim.
+class _ReadSpan:
+    """A span of a trace, and how a scorer would read it.
 
     Attributes:
-        wire: the span as it arrived.
+        wire: the span as it is stored.
         data: the decoded span.
         role: role of its scope.
         claimed: whether it may belong to a unit.
@@ -107,16 +107,16 @@ class _Seen:
 
     @property
     def note(self) -> str:
-        """Reason for which the span is not read; empty if it is read, or has no content under other names."""
+        """Reason for which the span is not read; empty if it is read, or has nothing to read."""
         if self.role is Role.OURS:
             return "of spanscore"
         if self.role is Role.IGNORED:
             return "ignored"
-        return self.raised or ("unknown writer" if self.by is None and _other_names(self.data) else "")
+        return self.raised or ("unknown writer" if self.by is None and _remedy_for_names(self.data) else "")
 
 
 class TraceExplainer:
-    """Explains traces one after the other. One thread. ``metrics`` and ``texts`` are those of ``UnitExplainer``.
+    """Explains traces, one after the other. Use it from one thread. ``metrics`` and ``texts`` are those of ``UnitExplainer``.
 
     Attributes:
         reader: makes the units.
@@ -129,14 +129,17 @@ class TraceExplainer:
 
     def trace(self, trace: StoredTrace) -> ExplainedTrace:
         """Return a whole trace with its explanation."""
-        seen = {entry.data.span_id: entry for entry in sorted(self._seen(trace), key=lambda entry: entry.data.start_ns)}
+        seen = {
+            entry.data.span_id: entry
+            for entry in sorted(self._read_spans(trace), key=lambda entry: entry.data.start_ns)
+        }
         stored = self.reader.units(trace)
         members = {span.span_id: (span, entry.unit.key) for entry in stored for span in entry.unit.spans}
         spans = list[ExplainedSpan]()
         for span_id, entry in seen.items():
             member, root = members.get(span_id, (None, None))
             spans.append(ExplainedSpan.of(entry.data, entry.by, member, root, entry.note))
-        reason, change = (None, _of_several(stored, seen)) if stored else self._without_unit([*seen.values()])
+        reason, change = (None, _suggest_common_root(stored, seen)) if stored else self._without_unit([*seen.values()])
         return ExplainedTrace(
             trace_id=trace.trace_id.hex(),
             spans=spans,
@@ -145,7 +148,8 @@ class TraceExplainer:
             change=[*change],
         )
 
-    def _seen(self, trace: StoredTrace) -> Iterator[_Seen]:
+    def _read_spans(self, trace: StoredTrace) -> Iterator[_ReadSpan]:
+        """Yield the spans of a trace that can be decoded, each once."""
         claims = self.reader.claims
         for wire in {span.span_id: span for span in reversed(trace.spans)}.values():  # the first of two duplicates
             try:
@@ -157,17 +161,17 @@ class TraceExplainer:
             if claimed and role is not Role.OURS:
                 try:
                     by = self.reader.translator.normalizer_of(data)
-                except Exception as error:  # noqa: BLE001  (a translation of the user's; its message may quote)
+                except Exception as error:  # noqa: BLE001  (a user's normalizer; the error's text may quote content)
                     raised = f"raised {type_name(error)}"
-            yield _Seen(wire, data, role, claimed, by, raised)
+            yield _ReadSpan(wire, data, role, claimed, by, raised)
 
-    def _unit(self, stored: StoredUnit, seen: Mapping[int, _Seen]) -> ExplainedUnit:
+    def _unit(self, stored: StoredUnit, seen: Mapping[int, _ReadSpan]) -> ExplainedUnit:
         unit = stored.unit
         raw = {span.span_id: seen[span.span_id].data for span in unit.spans if span.span_id in seen}
         root = seen.get(unit.key.span_id)
-        return self._unit_explainer.unit(unit, "" if root is None else _above(root, seen), raw)
+        return self._unit_explainer.unit(unit, "" if root is None else _describe_parent(root, seen), raw)
 
-    def _without_unit(self, seen: Sequence[_Seen]) -> tuple[str, list[str]]:
+    def _without_unit(self, seen: Sequence[_ReadSpan]) -> tuple[str, list[str]]:
         """Return the reasons why a trace has no unit, and the changes that would give it a unit."""
         others = [entry for entry in seen if entry.role is not Role.OURS]
         if not others:
@@ -175,30 +179,31 @@ class TraceExplainer:
             return reason, ["explain the file that has the spans of the application"]
         reasons = [*self._why_none(others)]
         if not reasons:
-            names = _listed({entry.data.name for entry in others})
+            names = _list_names({entry.data.name for entry in others})
             return f"no span can hold a question and an answer: {names}", [_NO_TEXT]
         return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
 
-    def _why_none(self, seen: Sequence[_Seen]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the reasons why spans have no unit, with the changes for each reason."""
+    def _why_none(self, seen: Sequence[_ReadSpan]) -> Iterator[tuple[str, list[str]]]:
+        """Yield each reason why spans have no unit, with the changes that would remove it."""
         ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
         if ignored:
-            yield f"ignored scopes: {_listed(ignored)}", [*self._of_ignored(ignored)]
+            yield f"ignored scopes: {_list_names(ignored)}", [*self._changes_for_ignored(ignored)]
         others = (entry for entry in seen if entry.by is None and entry.role is not Role.IGNORED)
-        unknown = {entry.data.scope: remedy for entry in others if (remedy := _other_names(entry.data))}
+        unknown = {entry.data.scope: remedy for entry in others if (remedy := _remedy_for_names(entry.data))}
         if unknown:
             changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
-            yield f"unknown writer: {_listed(unknown)}", changes
-        if top := self._orphan(seen):
+            yield f"unknown writer: {_list_names(unknown)}", changes
+        if top := self._find_orphan(seen):
             yield f"the root is missing: a span is missing above {top.data.name}", [_NO_ROOT]
 
-    def _orphan(self, seen: Sequence[_Seen]) -> _Seen | None:
+    def _find_orphan(self, seen: Sequence[_ReadSpan]) -> _ReadSpan | None:
         """Return a span of a unit without a root; None if there is no such span."""
         here = {entry.wire.span_id for entry in seen}
         tops = (entry for entry in seen if entry.by and entry.wire.parent_id and entry.wire.parent_id not in here)
         return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
 
-    def _of_ignored(self, scopes: Iterable[str]) -> Iterator[str]:
+    def _changes_for_ignored(self, scopes: Iterable[str]) -> Iterator[str]:
+        """Yield the change by which each of these scopes would be read."""
         superseded = self.reader.claims.superseded
         for scope in sorted(scopes):
             if scope.startswith(self._ignored):
@@ -208,13 +213,13 @@ class TraceExplainer:
                 yield f"add {read} to units.ignore_scopes: {scope} is then read instead"
 
 
-def _other_names(span: SpanData) -> str:
+def _remedy_for_names(span: SpanData) -> str:
     """Return the remedy for texts under names that no normalizer reads; empty if the span has no such texts."""
     lacking = conventional(span, no_content=lambda: _NOTHING).no_content
     return "" if lacking is None else lacking.hint
 
 
-def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
+def _describe_parent(root: _ReadSpan, seen: Mapping[int, _ReadSpan]) -> str:
     """Return a clause on the parent of a root."""
     if root.wire.parent_is_remote:
         return "its parent is in another process"
@@ -224,15 +229,15 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
     return "it began after the end of the run above it" if above.by else "no span above it is read"
 
 
-def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
-    """Yield the entry of units.scopes that makes one unit of several: the scope of an unread span above all of them."""
+def _suggest_common_root(stored: Sequence[StoredUnit], seen: Mapping[int, _ReadSpan]) -> Iterator[str]:
+    """Yield the entry of ``units.scopes`` that would join several units: the scope of an unread span above all of them."""
     tops = {_top_of(entry.unit.key.span_id, seen) for entry in stored}
     top = seen.get(tops.pop()) if len(stored) > 1 and len(tops) == 1 else None
     if top is not None and top.role is Role.UNKNOWN and not top.claimed:
         yield f"units.scopes: [{top.data.scope}] makes one unit of these {len(stored)}, with {top.data.name} as its root"
 
 
-def _top_of(span_id: int, seen: Mapping[int, _Seen]) -> int:
+def _top_of(span_id: int, seen: Mapping[int, _ReadSpan]) -> int:
     """Return the topmost span above a span, in the same process."""
     for _ in seen:  # no endless loop if the parents form a cycle
         entry = seen.get(span_id)
@@ -243,6 +248,6 @@ def _top_of(span_id: int, seen: Mapping[int, _Seen]) -> int:
     return span_id
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     shown = sorted(name or "no scope" for name in names)
     return ", ".join(shown[:_MOST_NAMES]) + (" …" if len(shown) > _MOST_NAMES else "")

@@ -27,7 +27,7 @@ class LabelCase:
     """A case for labelling, with the judge's score of one metric.
 
     Attributes:
-        names: keys of its label that name the case: ``trace_id`` and ``span_id``; without a unit ``key``, the hash of its
+        names: fields by which a label names the case: ``trace_id`` and ``span_id``; without a unit ``key``, the hash of the
             content.
         sample: the content.
         scores: metric → score.
@@ -70,8 +70,8 @@ class LabelCase:
 
 def _read_score(result: Any) -> FoundScore:
     fields = result if isinstance(result, dict) else {"value": result}
-    none = FoundScore(None, None, None, None)
-    return none._replace(**{name: value for name, value in fields.items() if name in _SCORE_FIELDS})
+    empty = FoundScore(None, None, None, None)
+    return empty._replace(**{name: value for name, value in fields.items() if name in _SCORE_FIELDS})
 
 
 def read_cases(path: Path) -> tuple[list[LabelCase], list[BadRecord]]:
@@ -98,7 +98,14 @@ def read_cases(path: Path) -> tuple[list[LabelCase], list[BadRecord]]:
 
 
 class LabelPick(StrEnum):
-    """How cases are chosen for labelling."""
+    """The way in which cases are chosen for labelling.
+
+    Attributes:
+        RANDOM: any cases, with equal chances.
+        INFORMATIVE: a stratified draw, which estimates the pass rate with the fewest labels.
+        FAILING: cases that the judge fails.
+        DISAGREEMENTS: cases on which the jurors disagree, the largest disagreement first.
+    """
 
     RANDOM = "random"
     INFORMATIVE = "informative"
@@ -107,23 +114,17 @@ class LabelPick(StrEnum):
 
     @property
     def is_representative(self) -> bool:
-        """Whether the labels estimate a pass rate."""
+        """Whether a pass rate can be estimated from the labels."""
         return self in (LabelPick.RANDOM, LabelPick.INFORMATIVE)
 
 
-# ``informative`` is a stratified draw with Neyman's allocation: stratum h of N_h cases gets labels in proportion to N_h·S_h,
-# in which S_h is the standard deviation of the human verdict. That allocation has the smallest variance of the pass rate
-# Σ N_h·p_h / N for a number of labels: Neyman (1934), *On the two different aspects of the representative method*. The labels
-# are allocated one by one to the stratum with the highest N_h·S_h / √(n_h·(n_h + 1)), which is the exact optimum in whole
-# numbers: Wright (2012), *The equivalence of Neyman optimum allocation for sampling and equal proportions for apportioning the
-# U.S. House of Representatives*. So a larger draw contains every smaller one.
-#
-# Strata are the two verdicts of the judge, each split at its median quality. S_h is not known before the labels, so these are
-# planning values: humans agree most with a passing score far above the threshold, and least with a score close to it. Wrong
-# planning values make the interval wider; the estimate stays unbiased, because each label counts by its probability n_h / N_h.
-
 _SPREADS: Final = {(True, False): 0.3, (True, True): 0.45, (False, True): 0.5, (False, False): 0.45}
-"""(the judge passes the case, its score is close to the threshold) → S_h; 0.5 is the largest possible value."""
+"""(the judge passes the case, its score is close to the threshold) → standard deviation of the human verdict, 0 to 0.5.
+
+The true values are not known before the labels. These are planning values: humans agree most with a passing score far above the
+threshold, and least with a score close to it. Wrong values make the interval wider; the estimate stays unbiased, because each
+label counts by its probability.
+"""
 _FIRST: Final = 10
 """Labels that each stratum gets before the allocation, because ``calibrate`` needs humans' passes and fails."""
 
@@ -136,7 +137,7 @@ class LabelDraw:
         cases: drawn cases, in the order of labelling, which does not depend on the verdicts.
         stratum: key of a drawn case → its stratum. Empty if the labels need no probability.
         sizes: stratum → number of its cases, drawn or not.
-        representative: whether the labels estimate a pass rate.
+        representative: whether a pass rate can be estimated from the labels.
     """
 
     cases: Sequence[LabelCase]
@@ -164,12 +165,12 @@ def draw_labels(cases: Sequence[LabelCase], pick: LabelPick, *, metric: str, num
     Raises:
         ConfigurationError: no case fits the pick.
     """
-    ranked = sorted(cases, key=lambda case: _chance(case, f"draw {seed}"))
+    ranked = sorted(cases, key=lambda case: _random_key(case, f"draw {seed}"))
     strata = _stratify(ranked) if pick is LabelPick.INFORMATIVE else {}
     chosen = _choose_cases(ranked, strata, pick, metric, number)
     if not chosen:
         raise ConfigurationError(_describe_lack(pick, metric))
-    order = sorted(chosen, key=lambda case: _chance(case, f"order {seed}"))
+    order = sorted(chosen, key=lambda case: _random_key(case, f"order {seed}"))
     stratum = {case.key: place for place, members in enumerate(strata.values()) for case in members}
     drawn_from = {case.key: stratum[case.key] for case in order if strata}
     return LabelDraw(order, drawn_from, [*map(len, strata.values())], pick.is_representative)
@@ -197,7 +198,15 @@ def _choose_cases(
 def allocate(sizes: Sequence[int], spreads: Sequence[float], number: int) -> list[int]:
     """Return the number of labels of each stratum, together ``number``, or all cases if there are fewer.
 
-    ``sizes`` are the numbers of cases, and ``spreads`` the standard deviations of the human verdict as far as they are known.
+    Neyman's allocation gives stratum h labels in proportion to N_h·S_h. It has the smallest variance of the pass rate
+    Σ N_h·p_h / N for a number of labels: Neyman (1934), *On the two different aspects of the representative method*. Each next
+    label goes to the stratum with the highest N_h·S_h / √(n_h·(n_h + 1)), which is the exact optimum in whole numbers: Wright
+    (2012), *The equivalence of Neyman optimum allocation for sampling and equal proportions for apportioning the U.S. House of
+    Representatives*. So a larger draw contains every smaller one.
+
+    Args:
+        sizes: number of cases of each stratum, N_h.
+        spreads: standard deviation of the human verdict in each stratum, S_h, as far as it is known.
     """
     counts = [0] * len(sizes)
 
@@ -236,8 +245,8 @@ def _disagreement(case: LabelCase, metric: str) -> float:
     return 0.0 if score is None else score.disagreement or 0.0
 
 
-def _chance(case: LabelCase, purpose: str) -> bytes:
-    """Return a number of a case that is random over cases and always the same."""
+def _random_key(case: LabelCase, purpose: str) -> bytes:
+    """Return a sort key of a case that is random over cases, but always the same for a case and purpose."""
     return blake2b(f"{purpose} {case.key}".encode(), digest_size=8).digest()
 
 

@@ -1,4 +1,4 @@
-"""Takes a person's labels of drawn cases, one case at a time, and appends each to an annotation file before it goes on."""
+"""Receives a person's labels of drawn cases, one case at a time, and appends each to an annotation file at once."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def choices_of(scale: Scale) -> list[LabelChoice]:
 
 
 @dataclass(eq=False, repr=False)
-class AnnotationWriter:
-    """The labels of one name in an annotation file, and the person who adds to them. Processes may share the file.
+class LabelFile:
+    """Appends one person's labels with one name to an annotation file, and reads its labels. Processes may share the file.
 
     Methods raise ``ConfigurationError`` if the file cannot be read or written, or has wrong lines.
 
@@ -78,7 +78,7 @@ class AnnotationWriter:
                 self._file.remove_unfinished_line()
         return labels_so_far(self.path, self.name)
 
-    def own(self) -> dict[str, AnnotatedSample]:
+    def own_labels(self) -> dict[str, AnnotatedSample]:
         """Return key of a case → this person's label."""
         return {
             case_key(labelled): labelled
@@ -87,7 +87,7 @@ class AnnotationWriter:
         }
 
     def append(self, case: LabelCase, human: HumanValue, **more: Any) -> None:
-        """Append a label with ``more`` keys, except None; it is on the disk when this returns."""
+        """Append a label with ``more`` fields that are not None; the label is on the disk when this returns."""
         scores = {metric: _score_fields(score._asdict()) for metric, score in case.scores.items()}
         record: dict[str, Any] = {
             **self._head(case, human),
@@ -99,11 +99,11 @@ class AnnotationWriter:
         self._write({key: value for key, value in record.items() if value is not None})
 
     def withdraw(self, case: LabelCase, human: HumanValue) -> None:
-        """Append a line that withdraws this person's label of a case; it is on the disk when this returns."""
+        """Append a line that withdraws this person's label of a case; the line is on the disk when this returns."""
         self._write({**self._head(case, human), "withdrawn": True})
 
     def write_probabilities(self, probabilities: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
-        """Append each label with a changed probability, with its present probability and its old time.
+        """Append each label again, with its old time, if its probability has changed.
 
         ``probabilities`` returns the probability of each of the labelled cases; a missing case keeps its own.
         """
@@ -148,6 +148,8 @@ class StaleCaseError(ConfigurationError):
 
 @dataclass(slots=True)
 class _Step:
+    """A labelled case with its label, or a skipped case without a label."""
+
     case: LabelCase
     human: HumanValue | None
     comment: str | None = None
@@ -162,7 +164,7 @@ class LabelSession:
 
     Attributes:
         draw: the drawn cases.
-        writer: the annotation file.
+        file: the annotation file, with the person who labels.
         choices: values that the person can give.
         metric: metric of the judge; empty = no judge.
         summarize: returns lines about the labels of the file.
@@ -172,7 +174,7 @@ class LabelSession:
     """
 
     draw: LabelDraw
-    writer: AnnotationWriter
+    file: LabelFile
     choices: Sequence[LabelChoice]
     _: KW_ONLY
     metric: str
@@ -180,7 +182,7 @@ class LabelSession:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
-        self._labelled = {*self.writer.own()}
+        self._labelled = {*self.file.own_labels()}
         self._skipped = set[str]()
         self._steps = list[_Step]()
 
@@ -207,7 +209,7 @@ class LabelSession:
             return {**chosen, "judge": self._reveal(case), "next": self._state()}
 
     def note(self, key: str, comment: str) -> dict[str, Any]:
-        """Write the label of the case that was labelled last again with a note; return the next state."""
+        """Write the last label again, with a note; return the next state. ``key`` is that of the last labelled case."""
         with self._lock:
             step = self._steps[-1] if self._steps else None
             if step is None or step.case.key != key or step.human is None:
@@ -230,7 +232,7 @@ class LabelSession:
             if self._steps:
                 step = self._steps[-1]
                 if step.human is not None:
-                    self.writer.withdraw(step.case, step.human)
+                    self.file.withdraw(step.case, step.human)
                 self._labelled.discard(step.case.key)
                 self._skipped.discard(step.case.key)
                 self._steps.pop()
@@ -243,13 +245,13 @@ class LabelSession:
             return self._summary()
 
     def _summary(self) -> list[str]:
-        self.writer.write_probabilities(self.draw.probabilities)
+        self.file.write_probabilities(self.draw.probabilities)
         return [printable_lines(line) for line in self.summarize()]
 
     def _write(self, case: LabelCase, human: HumanValue, comment: str | None) -> None:
         probability = self.draw.probabilities(case.key for case in self.draw.cases).get(case.key)
         representative = None if self.draw.representative else False
-        self.writer.append(case, human, comment=comment, probability=probability, representative=representative)
+        self.file.append(case, human, comment=comment, probability=probability, representative=representative)
 
     def _present(self, key: str) -> LabelCase:
         case = self._next()
@@ -258,8 +260,8 @@ class LabelSession:
         return case
 
     def _next(self) -> LabelCase | None:
-        over = self._labelled | self._skipped
-        return next((case for case in self.draw.cases if case.key not in over), None)
+        done = self._labelled | self._skipped
+        return next((case for case in self.draw.cases if case.key not in done), None)
 
     def _state(self) -> dict[str, Any]:
         case = self._next()
@@ -301,7 +303,7 @@ def _differs(case: LabelCase, human: HumanValue, metric: str) -> bool | None:
 # --- a case on the page ---------------------------------------------------------------------------------------------
 
 _LEAST_WORDS: Final = 5
-"""Fewest words in a row of a text that count as a quotation, if they are also in the judge's explanation."""
+"""Fewest consecutive words that count as a quotation if the judge's explanation has them, too."""
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _WORD: Final = re.compile(r"\w+")
 
@@ -346,14 +348,14 @@ def _arguments(arguments: Any) -> str:
 
 
 def quoted_parts(text: str, explanation: str) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a text in order, each with whether it is in the explanation: five words in a row or more."""
+    """Yield the parts of a text in order, each with whether the explanation quotes it: five consecutive words or more."""
     words = [*_WORD.finditer(text)]
-    folded = [word[0].casefold() for word in words]
-    theirs = [word.casefold() for word in _WORD.findall(explanation)]
-    runs = {tuple(theirs[place : place + _LEAST_WORDS]) for place in range(len(theirs) - _LEAST_WORDS + 1)}
+    in_text = [word[0].casefold() for word in words]
+    explaining = [word.casefold() for word in _WORD.findall(explanation)]
+    runs = {tuple(explaining[place : place + _LEAST_WORDS]) for place in range(len(explaining) - _LEAST_WORDS + 1)}
     quoted = [False] * len(words)
     for place in range(len(words) - _LEAST_WORDS + 1):
-        if tuple(folded[place : place + _LEAST_WORDS]) in runs:
+        if tuple(in_text[place : place + _LEAST_WORDS]) in runs:
             quoted[place : place + _LEAST_WORDS] = [True] * _LEAST_WORDS
     begin = 0
     for is_quoted, group in groupby(range(len(words)), key=quoted.__getitem__):

@@ -1,4 +1,4 @@
-"""The quality gate for a data set: checks bounds on each metric's quality, and writes the verdict in JUnit's format."""
+"""The quality gate of a data set: checks bounds on the quality of each metric, and writes the verdict in JUnit's format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAVE_OUT: Final = (
     "a case without a score is neither a drop nor a pass. Use a metric's applies_when to exclude cases; put cases "
     "without its fields into a separate file; removing cases needs a new baseline"
 )
-"""Advice that is printed with an incomplete run: how to make it complete."""
+"""Advice on how to make an incomplete run complete."""
 _FALLBACK, _NOT_READ, _GONE = "judged by a fallback", "not read", "not in this run"
 """Reasons for a case without a score, in addition to the outcomes."""
 _SAME: Final = 1e-9
@@ -87,14 +87,14 @@ class QualityBounds:
         Raises:
             ConfigurationError: two cases have one id, or no case is in the baseline.
         """
-        theirs = [row.id for row in self.baseline or ()]
-        if not theirs or None in ids or None in theirs:  # no baseline, or cases are compared by line
+        before = [row.id for row in self.baseline or ()]
+        if not before or None in ids or None in before:  # no baseline, or cases are compared by line
             return
         twice = next((case for case, times in Counter(ids).items() if times > 1), None)
         if twice is not None:
             raise ConfigurationError(_twice(str(twice)))
-        if not {*map(str, ids)} & {*map(str, theirs)}:
-            raise ConfigurationError(_no_overlap(str(theirs[0]), str(ids[0])))
+        if not {*map(str, ids)} & {*map(str, before)}:
+            raise ConfigurationError(_no_overlap(str(before[0]), str(ids[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,14 @@ class MetricGate:
 
     @property
     def lacks(self) -> str:
-        """The cases without a score in words, with their reasons; empty if the metric is complete."""
+        """The cases without a score in words, with their reasons; empty if each case has a score."""
         without = sum(self.no_score.values())
+        if not without and not self.incomplete:
+            return ""
         if not without:
-            both = "" if self.quality is None else " in this run and in the baseline"
-            return f"no case has a score{both}" * self.incomplete
+            return f"no case has a score{'' if self.quality is None else ' in this run and in the baseline'}"
         why = ", ".join(f"{reason} {cases:,}" for reason, cases in Counter(self.no_score).most_common())
-        lost = f"; {self.lost:,} of them had a score in the baseline" * bool(self.lost)
+        lost = f"; {self.lost:,} of them had a score in the baseline" if self.lost else ""
         cases = f"{without:,} cases ({self.unscored:.0%}) have" if without > 1 else f"1 case ({self.unscored:.0%}) has"
         return f"{cases} no score: {why}{lost}"
 
@@ -183,7 +184,7 @@ class GateResult:
 
     @property
     def incomplete(self) -> bool:
-        """Whether some metric lacks scores in more cases than allowed, or has no scores to check a bound on."""
+        """Whether some metric is incomplete."""
         return any(metric.incomplete for metric in self.metrics)
 
     @property
@@ -198,11 +199,11 @@ class GateResult:
             for metric in self.metrics
         }
         changes = [asdict(change) for change in self.changes]
-        alone = {"not_in_baseline": self.not_in_baseline, "not_in_run": self.not_in_run, "by_line": self.by_line}
-        return {"passed": self.passed, "incomplete": self.incomplete, **alone, "metrics": metrics, "changes": changes}
+        cases = {"not_in_baseline": self.not_in_baseline, "not_in_run": self.not_in_run, "by_line": self.by_line}
+        return {"passed": self.passed, "incomplete": self.incomplete, **cases, "metrics": metrics, "changes": changes}
 
 
-def checked(gate: QualityBounds, result: Result) -> GateResult:
+def check_quality(gate: QualityBounds, result: Result) -> GateResult:
     """Return the verdict on a run.
 
     Each case is compared with itself, so that the variation between cases cancels out of the difference. A drop larger than
@@ -214,28 +215,31 @@ def checked(gate: QualityBounds, result: Result) -> GateResult:
             of the run is in the baseline; or several cases have one id.
     """
     gate.refuse_unknown(result.scales)
-    both = _Both.of(gate.baseline, result)
+    both = _ScoredCases.of(gate.baseline, result)
     changes = [
         CaseChange(_case(row, row.id is None), row.metric, _quality(old), _quality(row), row.explanation)
         for metric in result.scales
         for row, old in both.pairs(metric)
         if abs(_quality(row) - _quality(old)) > _SAME
     ]
-    here, there = ({case for case, _ in cases} for cases in (both.now, both.known))
+    in_run, in_baseline = ({case for case, _ in cases} for cases in (both.now, both.before))
     return GateResult(
         tuple(_check_metric(metric, gate, result, both) for metric in result.scales),
         tuple(sorted(changes, key=lambda change: (change.after - change.before, change.metric, change.case))),
-        len(here - there),
-        len(there - here),
+        len(in_run - in_baseline),
+        len(in_baseline - in_run),
         both.by_line,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Both:
-    """The scored cases of the baseline (``known``) and of the run (``now``); both empty without a baseline."""
+class _ScoredCases:
+    """The scored cases of the baseline (``before``) and of the run (``now``); both empty without a baseline.
 
-    known: _Cases
+    ``by_line`` is whether cases are identified by line, because some have no id.
+    """
+
+    before: _Cases
     now: _Cases
     by_line: bool
 
@@ -249,20 +253,20 @@ class _Both:
         if baseline is None:
             return cls({}, {}, by_line=False)
         by_line = any(row.id is None for row in (*result.rows, *baseline))
-        theirs, ours = ([_case(row, by_line) for row in rows] for rows in (baseline, result.rows))
-        if theirs and ours and not {*theirs} & {*_cases_of(result, by_line)}:
-            raise ConfigurationError(_no_overlap(theirs[0], ours[0]))
-        return cls(_scored(baseline, by_line), _scored(result.rows, by_line), by_line)
+        before, now = ([_case(row, by_line) for row in rows] for rows in (baseline, result.rows))
+        if before and now and not {*before} & {*_cases_of(result, by_line)}:
+            raise ConfigurationError(_no_overlap(before[0], now[0]))
+        return cls(_rows_by_case(baseline, by_line), _rows_by_case(result.rows, by_line), by_line)
 
     def pairs(self, metric: str) -> list[tuple[Row, Row]]:
         """Return pairs of a metric's row now and the row of the same case in the baseline, if each has a quality."""
-        places = [place for place in self.now if place[1] == metric and place in self.known]
-        rows = [(self.now[place], self.known[place]) for place in places]
+        keys = [key for key in self.now if key[1] == metric and key in self.before]
+        rows = [(self.now[key], self.before[key]) for key in keys]
         return [(row, old) for row, old in rows if row.quality is not None and old.quality is not None]
 
-    def lost(self, metric: str) -> set[str]:
+    def find_lost(self, metric: str) -> set[str]:
         """Return the cases with a score of a metric in the baseline, but not now."""
-        return {case for case, of in self.known if of == metric and (case, of) not in self.now}
+        return {case for case, scored_by in self.before if scored_by == metric and (case, metric) not in self.now}
 
 
 def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: bool) -> tuple[Counter[str], float]:
@@ -293,8 +297,8 @@ def _cases_of(result: Result, by_line: bool) -> Iterator[str]:
     return (_case(place, by_line) for places in (result.rows, result.bad) for place in places)
 
 
-def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _Both) -> MetricGate:
-    pairs, lost = both.pairs(metric), set() if gate.replaces else both.lost(metric)
+def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _ScoredCases) -> MetricGate:
+    pairs, lost = both.pairs(metric), set() if gate.replaces else both.find_lost(metric)
     no_score, unscored = _count_unscored(metric, result, lost, by_line=both.by_line)
     quality = result.summary(metric).quality
     gap = sum((pair(_quality(old), _quality(row), None) for row, old in pairs), JudgeComparison()).gap
@@ -302,7 +306,7 @@ def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _Both)
     least = gate.least.get(metric, 0.0)
     if quality is not None and quality < least - _SAME:
         failed.append(f"mean quality {quality:.3f} is below {least:g}")
-    is_known = quality is not None or metric not in gate.least
+    can_check_least = quality is not None or metric not in gate.least
     return MetricGate(
         metric=metric,
         quality=quality,
@@ -314,7 +318,7 @@ def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _Both)
         lost=len(lost),
         failed=tuple(failed),
         notes=tuple(notes),
-        incomplete=unscored > gate.max_unscored or not is_known or (metric in gate.max_drop and not pairs),
+        incomplete=unscored > gate.max_unscored or not can_check_least or (metric in gate.max_drop and not pairs),
         evaluator_version_changed=any(row.evaluator_version != old.evaluator_version for row, old in pairs),
     )
 
@@ -330,13 +334,13 @@ def _check_drop(allowed: float | None, gap: MeanInterval | None) -> tuple[list[s
     return [], [f"the drop of {drop} is within the noise: the interval contains 0; more cases would decide it"]
 
 
-def _scored(rows: Iterable[Row], by_line: bool) -> _Cases:
+def _rows_by_case(rows: Iterable[Row], by_line: bool) -> _Cases:
     """Return (case, metric) → row, for rows with a score of the configured judge."""
-    own = [row for row in rows if _why_unscored(row) is None]
-    twice = [case for case, times in Counter((_case(row, by_line), row.metric) for row in own).items() if times > 1]
+    scored = [((_case(row, by_line), row.metric), row) for row in rows if _why_unscored(row) is None]
+    twice = [key for key, times in Counter(key for key, _ in scored).items() if times > 1]
     if twice and not by_line:
         raise ConfigurationError(_twice(twice[0][0]))
-    return {(_case(row, by_line), row.metric): row for row in own}
+    return dict(scored)
 
 
 def _case(row: Row | BadRecord, by_line: bool) -> str:
@@ -351,9 +355,9 @@ def _twice(case: str) -> str:
     return f"several cases have the id {case!r}; each needs one of its own"
 
 
-def _no_overlap(theirs: str, ours: str) -> str:
+def _no_overlap(before: str, now: str) -> str:
     return (
-        f"no case of this run is in the baseline: its first case is {theirs!r}, here it is {ours!r}. Cases are identified by "
+        f"no case of this run is in the baseline: its first case is {before!r}, here it is {now!r}. Cases are identified by "
         "their id, or by their line; --update-baseline begins a new one"
     )
 

@@ -1,4 +1,4 @@
-"""Replays a trace source: gives its units to a scorer at a limited rate, with a journal of scores, and counts."""
+"""Replays stored traces: gives their units to a scorer at a limited rate, counts them, and writes the scores to a journal."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ MOST_UNDER_WAY: Final = 128
 MOST_IN_BATCHES: Final = 5_000
 """Maximum number of units at once whose questions wait for batches, with their content in memory."""
 _LEAST: Final = 1_000
-"""Minimum of the queue's size, and of the units kept for the journal. The actual number is max(this, 2 × units at once)."""
-_BEGINNING: Final = b'{"resourceSpans":'
-"""First bytes of every line."""
+"""Least size of the queue, and least number of units that the journal keeps; twice the number of units at once, if larger."""
+_LINE_START: Final = b'{"resourceSpans":'
+"""First bytes of every line of a journal."""
 
 
 class Journal(SpanExporter):
     """A file of scored units as OTLP-JSON lines, for reports and for resuming a replay.
 
-    Each score is appended as a line; the spans of its unit are appended before its first score. ``sink`` writes on the span
-    thread; the other methods are called on the thread of the replay.
+    Each score is a line; a line with the spans of its unit comes before its first score. ``sink`` writes on the span thread;
+    the other methods are called on the thread of the replay.
 
     Args:
         path: path of the file. Only the file's owner may read it, because it contains prompts and answers.
-        waits: whether lines wait for ``commit``, because an exported score counts only after its delivery.
+        waits: whether lines wait for ``commit``. If scores are exported, a score is written only after its delivery.
         under_way: maximum number of units that are scored at once.
 
     Attributes:
@@ -67,10 +67,10 @@ class Journal(SpanExporter):
 
     def __init__(self, path: Path, *, waits: bool = False, under_way: int = MOST_UNDER_WAY) -> None:
         self.path = path
-        self._waits = waits
-        self._most_expected = max(_LEAST, 2 * under_way)
+        self._waits_for_commit = waits
+        self._most_units = max(_LEAST, 2 * under_way)
         self._waiting: list[str] = []
-        self._expected: OrderedDict[UnitKey, Sequence[WireSpan]] = OrderedDict()
+        self._spans_of: OrderedDict[UnitKey, Sequence[WireSpan]] = OrderedDict()
         self._lock = ProcessLock(path)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,26 +78,26 @@ class Journal(SpanExporter):
                 raise ConfigurationError(
                     f"{path} is being written by another replay: wait for it, or write another file"
                 )
-            self._file = _opened(path)
+            self._file = _open_journal(path)
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self))
-        # Otherwise the environment would choose the exporters, and the spans would be exported.
+        # without these providers, the environment would choose exporters, which would export the spans
         providers = Providers(provider, NoOpMeterProvider(), NoOpLoggerProvider())
         self.sink = EvaluationSpans(providers, content=True)
 
     def expect(self, key: UnitKey, spans: Sequence[WireSpan]) -> None:
-        """Keep a unit's spans until its first score; if there are too many units, the oldest are dropped."""
-        keep_latest(self._expected, key, spans, self._most_expected)
+        """Keep a unit's spans until its first score. If too many units wait for a score, the oldest are dropped."""
+        keep_latest(self._spans_of, key, spans, self._most_units)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Write evaluation spans."""
         for span in spans:
             parent: Any = span.parent
-            own = self._expected.pop(UnitKey(parent.trace_id, parent.span_id), None)
-            if own:
-                self._waiting.append(request_line(request_of((wire.origin, wire.raw) for wire in own)))
+            unit_spans = self._spans_of.pop(UnitKey(parent.trace_id, parent.span_id), None)
+            if unit_spans:
+                self._waiting.append(request_line(request_of((wire.origin, wire.raw) for wire in unit_spans)))
             self._waiting.append(json_line([span]))
-        if not self._waits:
+        if not self._waits_for_commit:
             self.commit()
         return SpanExportResult.SUCCESS
 
@@ -120,7 +120,7 @@ class Journal(SpanExporter):
             yield from read_spans(line for line in lines if line.endswith("\n") or _is_whole(line.encode()))
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_journal(path: Path) -> IO[str]:
     """Return the file, opened for appending, without an incomplete last line of a killed process."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "rb+") as file:
         end = file.seek(0, os.SEEK_END)
@@ -130,7 +130,7 @@ def _opened(path: Path) -> IO[str]:
         last = file.read()
         if last and _is_whole(last):
             file.write(b"\n")
-        elif _BEGINNING.startswith(last[: len(_BEGINNING)]):
+        elif _LINE_START.startswith(last[: len(_LINE_START)]):
             file.truncate(end)
         else:
             raise ConfigurationError(f"{path} is not a file of a replay: name such a file, or a new one")
@@ -148,7 +148,7 @@ def _is_whole(line: bytes) -> bool:
 
 @dataclass(slots=True)
 class ReplayTally:
-    """Counts of units and scores so far in a replay or a preview. As a sink, it counts scores on the span thread.
+    """Counts of units and scores so far in a replay or a preview. It is also a sink, which counts scores on the span thread.
 
     Attributes:
         trace_source: the stored traces that are read, with the counts of the source.
@@ -157,10 +157,10 @@ class ReplayTally:
         units: number of units that started between ``--since`` and ``--until``.
         with_content: number of these units with content on their spans.
         dialects: name of the dialect that reads a unit → number of units.
-        taken: metric → number of sampled units that it scores now.
-        skipped: metric → number of sampled units that it has already scored.
-        from_store: number of decisions to score that were read from a score in the store.
-        anew: number of decisions to score that were made anew.
+        taken: metric → number of sampled units that the metric scores now.
+        skipped: metric → number of sampled units that the metric has already scored.
+        from_store: number of decisions to score that a score in the store has.
+        anew: number of decisions to score that the sampler made now.
         outcomes: metric → outcome → number of scores; units without a sample are not counted.
         scored: number of scores with a value.
         calls: number of requests to judges that no cache answered.
@@ -194,13 +194,11 @@ class ReplayTally:
         self.taken.update(plan.taken)
         self.skipped.update(plan.skipped)
         self.from_store += len(plan.from_store)
-        self.anew += len(plan.taken | plan.skipped) - len(plan.from_store)
+        self.anew += len(plan.taken) + len(plan.skipped) - len(plan.from_store)
 
     def state(self) -> ReplayState:
         """Return the progress of the replay."""
-        return ReplayState(
-            self.trace_source.traces_read, self.units, sum([*self.skipped.values()]), self.scored, self.usd
-        )
+        return ReplayState(self.trace_source.traces_read, self.units, self.skipped.total(), self.scored, self.usd)
 
     # --- Sink --------------------------------------------------------------------------------------------------
 
@@ -239,7 +237,7 @@ class ReplayTally:
 
 
 _QUEUE_BYTES: Final = 100_000_000_000
-"""No bound, because the number of units under way bounds their content."""
+"""Practically no limit, because the number of units at once limits their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +268,7 @@ def replay_scorer(
 
     Args:
         config: configuration of the live scorer.
-        emits: whether evaluation spans are exported by its providers, and scores are passed to its own sinks, except webhooks.
+        emits: whether evaluation spans are exported, and scores are passed to the sinks of the configuration, except webhooks.
         answers: file for the judge's answers, unless the configuration names one; None = no file.
         sinks: sinks besides those of the configuration.
         metrics: metrics of the configuration that score units; None = they are made from the configuration.
@@ -296,7 +294,7 @@ def replay_scorer(
 
 
 def refuse_unready(config: Path) -> None:
-    """Make the metrics of a configuration once, without writing a file.
+    """Make the metrics of a configuration once, to find errors before a run. No file is written.
 
     Raises:
         ConfigurationError: a metric cannot be made; the message names the key, the library or the setting.
@@ -326,7 +324,7 @@ def _without_live_parts(
     - Unless spans are emitted, the providers export nothing, whatever exporters the environment names.
     """
     outputs, judge, limits = arguments["outputs"], arguments["judge"], arguments["limits"]
-    silent: dict[str, Any] = {
+    silent_providers: dict[str, Any] = {
         "tracer_provider": TracerProvider(),
         "meter_provider": NoOpMeterProvider(),
         "logger_provider": NoOpLoggerProvider(),
@@ -352,7 +350,7 @@ def _without_live_parts(
         "sessions": arguments["sessions"].model_copy(update={"metrics": ()}),
         "judge_check": None,
         "collect": None,
-        **({} if emits else silent),
+        **({} if emits else silent_providers),
     }
 
 
@@ -365,11 +363,11 @@ def _without_webhooks(sinks: Sequence[Any]) -> Iterator[Any]:
             yield others
 
 
-_LOOK_S: Final = 0.01
-"""Shortest pause between two looks at the units in progress."""
-_LONGEST_LOOK_S: Final = 1.0
-"""Longest pause: units of a batch that is open for a day cost one look a second."""
-_LOOK_SHARE: Final = 0.25
+_SHORTEST_PAUSE_S: Final = 0.01
+"""Shortest pause between two checks of the number of units in progress."""
+_LONGEST_PAUSE_S: Final = 1.0
+"""Longest pause between two checks; a batch may be open for a day."""
+_PAUSE_SHARE: Final = 0.25
 """Length of a pause as a share of the time since a unit last ended."""
 
 
@@ -426,16 +424,17 @@ class Replay:
             self._wait()
 
     def _wait(self, most: int = 0) -> None:
-        """Wait until at most ``most`` units are in progress, with longer pauses the longer none has ended."""
+        """Wait until at most ``most`` units are in progress. The pauses between checks grow while no unit ends."""
         before, since_s = -1, 0.0
         while (under_way := self.receiver.under_way) > most:
             now_s = self.clock()
             if under_way != before:
                 before, since_s = under_way, now_s
             self.on_progress()
-            self.sleep(min(max(_LOOK_S, _LOOK_SHARE * (now_s - since_s)), _LONGEST_LOOK_S))
+            self.sleep(min(max(_SHORTEST_PAUSE_S, _PAUSE_SHARE * (now_s - since_s)), _LONGEST_PAUSE_S))
 
     def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
+        """Give a unit to the scorer, when few enough units are in progress and the rate allows it."""
         self._wait(self.most_under_way)
         if plan.taken:
             now_s = self.clock()

@@ -1,4 +1,4 @@
-"""Clients of the trace stores Jaeger and Tempo over HTTP, and the source of spans that a command reads."""
+"""Reads traces from Jaeger and Tempo over HTTP, and from the SOURCE on a command line: a file, a Jaeger or a Tempo."""
 
 from __future__ import annotations
 
@@ -113,10 +113,13 @@ class StoreClient:
 LIMIT: Final = 200
 """Traces that one search lists at most, because Jaeger sends all their spans with them."""
 _WIDTH_S: Final = 3_600.0
+"""Length of the first window."""
 _FEW: Final = 4
+"""A window with fewer than 1 ⁄ 4 of the limit is followed by a longer one."""
 _HIGHER: Final = 4
+"""Factor between two limits for a window that cannot be shorter."""
 _HIGHEST: Final = 64
-"""Factor by which the limit may grow for a window that cannot be shorter."""
+"""Factor between the first and the highest limit."""
 
 
 def list_trace_ids(
@@ -130,15 +133,15 @@ def list_trace_ids(
 ) -> Iterator[bytes | Unread]:
     """Yield all trace ids of a store that lists a limited number per search and has no pages.
 
-    If a search reaches the limit, the window may contain more, and is halved. A window that cannot be halved is
-    searched again with a higher limit. After a nearly empty window the next window is twice as long.
+    The time is searched in windows. If a search reaches the limit, the window may contain more traces, and is halved. A window
+    that cannot be halved is searched again with a higher limit. After a nearly empty window, the next one is twice as long.
 
     Args:
         start_s: seconds since the epoch, included.
         end_s: seconds since the epoch, excluded.
         ask: lists the ids between two times, up to a limit.
         least_s: shortest window that the store can search, in seconds.
-        limit: number of ids that a search lists at most while the window can be shorter.
+        limit: highest number of ids that a search lists, unless the window cannot be shorter.
         where: address of the store for the error message: ``at http://localhost:16686``.
 
     Yields:
@@ -259,7 +262,7 @@ class JaegerStore:
             return self.client.ask(
                 f"/api/v3/traces/{trace_id}", {}, lambda answer: [*answer["result"]["resourceSpans"]]
             )
-        return self.client.ask(f"/api/traces/{trace_id}", {}, _convert_page)
+        return self.client.ask(f"/api/traces/{trace_id}", {}, _convert_ui_answer)
 
 
 def _search(
@@ -295,8 +298,8 @@ def _read_ids(traces: Any) -> Sequence[bytes]:
     return [unhexlify(trace["traceID"].zfill(32)) for trace in traces or ()]
 
 
-def _convert_page(answer: Any) -> Sequence[Any]:
-    """Return ``resourceSpans`` with one span each, because each span has its own process and scope.
+def _convert_ui_answer(answer: Any) -> Sequence[Any]:
+    """Return an answer of the user interface's API as ``resourceSpans`` of one span each, because each has its own process.
 
     Tags become attributes, a reference the parent, ``otel.scope.name`` the scope and ``w3c.tracestate`` the trace state.
     """
@@ -316,7 +319,9 @@ def _convert_page(answer: Any) -> Sequence[Any]:
 def _convert_span(span: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
     start_us = int(span["startTime"])
     parents = [reference for reference in span["references"] or () if reference["traceID"] == span["traceID"]]
-    parents.sort(key=lambda reference: reference["refType"] != "CHILD_OF")  # a span may also follow from its parent
+    parents.sort(
+        key=lambda reference: reference["refType"] != "CHILD_OF"
+    )  # a span may have a reference FOLLOWS_FROM, too
     return {
         "traceId": span["traceID"].zfill(32),
         "spanId": span["spanID"].zfill(16),
@@ -414,11 +419,11 @@ def _convert_answer(answer: Mapping[str, Any]) -> Sequence[Any] | None:
     for scope_spans in (scope for resource in resource_spans for scope in resource.get("scopeSpans") or ()):
         for span in scope_spans.get("spans") or ():
             for holder in (span, *(span.get("links") or ())):
-                holder.update({name: _hex(holder[name], digits) for name, digits in _IDS.items() if name in holder})
+                holder.update({name: _hex_id(holder[name], digits) for name, digits in _IDS.items() if name in holder})
     return None if answer.get("status") == "PARTIAL" else resource_spans
 
 
-def _hex(text: str, digits: int) -> str:
+def _hex_id(text: str, digits: int) -> str:
     return text if len(text) in (0, digits) else b64decode(text).hex()
 
 
@@ -430,7 +435,7 @@ _STORES: Final[Mapping[str, tuple[str, Callable[..., TraceStore]]]] = {
 }
 """Scheme of a source → the parameter that it requires, and its class."""
 _DEFAULT_SEARCH_S: Final = 7 * 86_400.0
-"""Time before the end that a store is searched by default."""
+"""Length of the time that is searched by default, up to the end."""
 _MOST_NAMED: Final = 20
 """Maximum number of unread parts that are listed one by one."""
 
@@ -444,11 +449,11 @@ class TraceSource:
         store: reader of the source.
         since_s: earliest start of a unit, seconds since the epoch; None = no bound.
         until_s: units start before this time, seconds since the epoch; None = no bound.
-        most_kept: number of parts that are kept in ``unread`` at most.
+        most_kept: maximum length of ``unread``.
         traces_read: number of traces that were read so far.
         outside: number of units that started outside the bounds.
-        unread: parts that could not be read.
-        unread_total: number of parts that could not be read, including parts that are not kept in ``unread``.
+        unread: the first parts that could not be read.
+        unread_total: number of all parts that could not be read.
     """
 
     name: str
@@ -524,7 +529,8 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
 
     Args:
         source: a path, ``jaeger:http://host:16686?service=NAME`` or ``tempo:http://host:3200?q={…}``.
-        since_s: begin of a store's search, seconds since the epoch; None = seven days before its end. Files are read whole.
+        since_s: begin of a store's search, seconds since the epoch; None = seven days before its end. Files are read
+            completely.
         until_s: end of a store's search, seconds since the epoch; None = now.
 
     Raises:
@@ -535,7 +541,7 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
         return OtlpFiles(Path(source))
     needed, make = _STORES[kind]
     url, _, parameters = address.partition("?")
-    query = _query(parameters)
+    query = _parse_query(parameters)
     if not query.get(needed):
         raise ConfigurationError(f"{source!r} has no {needed}; write {kind}:{url or 'http://HOST:PORT'}?{needed}=…")
     end_s = time.time() if until_s is None else until_s
@@ -543,11 +549,11 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
     return make(StoreClient(url), query, start_s, end_s)
 
 
-def _query(parameters: str) -> dict[str, str]:
-    """Return the parameters. ``q`` must be the last parameter, because TraceQL contains ``&&``."""
-    before, q, traceql = f"&{parameters}".partition("&q=")
-    query = dict(parse_qsl(before.strip("&"), keep_blank_values=True))
-    return query | {"q": unquote(traceql)} if q else query
+def _parse_query(parameters: str) -> dict[str, str]:
+    """Return the parameters of a source. ``q`` must be the last one, because TraceQL contains ``&&``."""
+    others, has_q, traceql = f"&{parameters}".partition("&q=")
+    query = dict(parse_qsl(others.strip("&"), keep_blank_values=True))
+    return query | {"q": unquote(traceql)} if has_q else query
 
 
 def time_of(text: str, now_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Joins stored spans in any order into whole traces; reads files of OTLP-JSON lines as one kind of trace store."""
+"""Gathers stored spans into whole traces in bounded memory, and reads files of OTLP-JSON lines, one kind of trace store."""
 
 from __future__ import annotations
 
@@ -73,18 +73,19 @@ class TraceStore(Protocol):
 _MOST_BYTES: Final = 64_000_000
 """Bytes of spans in memory; with Python's objects some 100 MB."""
 _PARTS: Final = 256
+"""Number of files in the temporary folder."""
 _SPAN_BYTES: Final = 400
 """Memory of a span in bytes, in addition to its own bytes."""
 _LENGTH: Final = Struct(">Q")
 _LOG_RECORD: Final = "spanscore.log_record"
-_FRAGMENT: Final = Origin(b"", InstrumentationScope(name=_LOG_RECORD).SerializeToString(), _LOG_RECORD)
+_RECORD_ORIGIN: Final = Origin(b"", InstrumentationScope(name=_LOG_RECORD).SerializeToString(), _LOG_RECORD)
 
 
 class GatheredTraces:
     """Collects spans by trace, in bounded memory. A context manager, which removes its files at the end.
 
-    Spans above the bound go to files in a temporary folder, by a hash of their trace. Each file is small enough to be read as a
-    whole. The file contains content, so only its owner may read it.
+    Spans above the bound are written to files in a temporary folder, which only its owner may read, because spans have content.
+    A hash of the trace id chooses the file, so that each file has whole traces, and is small enough to be read as a whole.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -108,22 +109,22 @@ class GatheredTraces:
             self._spans.setdefault(span.trace_id, []).append(span)
             self._bytes += len(span.raw) + _SPAN_BYTES
         if self._bytes > self._most_bytes:
-            self._put_away()
+            self._move_to_disk()
 
     def traces(self) -> Iterator[StoredTrace]:
-        """Yield each trace once, in the order of their first spans; if some are on the disk, file by file."""
+        """Yield each trace once, in the order of the first spans; if some spans are on the disk, in another order."""
         if self._folder is None:
-            yield from _each(self._spans)
+            yield from _yield_traces(self._spans)
             return
-        self._put_away()
+        self._move_to_disk()
         for file in sorted(Path(self._folder.name).iterdir()):
             spans: dict[bytes, list[WireSpan]] = {}
-            for span in _read(file):
+            for span in _read_part(file):
                 spans.setdefault(span.trace_id, []).append(span)
             file.unlink()
-            yield from _each(spans)
+            yield from _yield_traces(spans)
 
-    def _put_away(self) -> None:
+    def _move_to_disk(self) -> None:
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="spanscore-replay-")  # of mode 0700
         parts: dict[int, list[WireSpan]] = defaultdict(list)
@@ -136,21 +137,22 @@ class GatheredTraces:
         self._spans, self._bytes = {}, 0
 
 
-def _each(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
+def _yield_traces(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
+    """Yield the traces in a mapping of their spans, and remove each from the mapping."""
     for trace_id in [*spans]:
-        if whole := _joined(spans.pop(trace_id)):
+        if whole := _join_records(spans.pop(trace_id)):
             yield StoredTrace(trace_id, whole)
 
 
-def _fragment(record: ContentRecord) -> WireSpan:
-    """Return a record as a span with only its ids and its event, so that it is stored like a span."""
+def _span_of_record(record: ContentRecord) -> WireSpan:
+    """Return a log record as a span with only its ids and its event, so that it can be stored like a span."""
     trace_id, span_id = record.ids[0].to_bytes(16), record.ids[1].to_bytes(8)
     ids = Span(trace_id=trace_id, span_id=span_id, name=_LOG_RECORD, start_time_unix_nano=1, end_time_unix_nano=1)
-    return WireSpan(trace_id, span_id, b"", False, ids.SerializeToString() + event_bytes(record.event), _FRAGMENT)
+    return WireSpan(trace_id, span_id, b"", False, ids.SerializeToString() + event_bytes(record.event), _RECORD_ORIGIN)
 
 
-def _joined(spans: list[WireSpan]) -> list[WireSpan]:
-    """Return the spans of a trace, each with the events from log records."""
+def _join_records(spans: list[WireSpan]) -> list[WireSpan]:
+    """Return the spans of a trace. The events of log records are added to their spans."""
     records = [span for span in spans if span.origin.scope_name == _LOG_RECORD]
     if not records:
         return spans
@@ -161,7 +163,7 @@ def _joined(spans: list[WireSpan]) -> list[WireSpan]:
     return [span._replace(raw=span.raw + events[span.span_id]) if span.span_id in events else span for span in whole]
 
 
-def _read(file: Path) -> Iterator[WireSpan]:
+def _read_part(file: Path) -> Iterator[WireSpan]:
     with file.open("rb") as opened:
         while length := opened.read(_LENGTH.size):
             yield from parse_request(opened.read(_LENGTH.unpack(length)[0])).spans
@@ -217,26 +219,26 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield from take_line(gathered, f"{file.name} line {number}", line)
+                    yield from add_line(gathered, f"{file.name} line {number}", line)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         yield Unread(f"{file.name} after line {number}", "the compressed file is damaged or incomplete")
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
+def add_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
     """Add the spans or log records of one line, an export request in OTLP-JSON; yield the parts that cannot be read.
 
     ``name`` is the name of the line in messages.
     """
     try:
         if _LOGS in line:
-            gathered.add([_fragment(record) for record in content_in_logs(logs_from_json(line))])
+            gathered.add([_span_of_record(record) for record in content_in_logs(logs_from_json(line))])
             return
-        taken = parse_request(from_json(line))
+        parsed = parse_request(from_json(line))
     except UnreadableRequest as error:
         yield Unread(name, f"not an OTLP trace request ({error.because})")
         return
-    gathered.add(taken.spans)
-    for because, spans in taken.rejected.items():
+    gathered.add(parsed.spans)
+    for because, spans in parsed.rejected.items():
         yield Unread(name, f"{spans:,} spans with {because}" if spans > 1 else because)

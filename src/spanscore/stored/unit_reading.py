@@ -1,4 +1,4 @@
-"""Reads the units of a stored trace with their known scores, plans which metrics score them now, and collects cases."""
+"""Reads the units of stored traces with their earlier scores, plans which metrics score them again, and collects cases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from spanscore.protocols import Metric
 from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.stored.traces import StoredTrace
 
-_OF_NO_UNIT: Final = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK})
+_NOT_OF_UNIT: Final = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK})
+"""Sources of scores that do not count as the score of a unit."""
 _FAILED: Final = frozenset(outcome.value for outcome in Outcome if outcome.failed)
 _ANNOTATOR: Final = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 
@@ -45,9 +46,9 @@ class EvaluatedUnit:
     """The scores and sampling decisions of one unit, as read from its evaluation spans.
 
     Attributes:
-        decided: metric → sampling decision of its latest score.
-        scores: metric → score id → revision of the score, and whether it failed.
-        found: metric → latest score.
+        decided: metric → sampling decision that its latest score has.
+        scores: metric → score id → revision of the score, and whether its evaluation failed.
+        found: metric → its latest score.
     """
 
     decided: dict[str, UpstreamDecision] = field(default_factory=dict)
@@ -55,7 +56,10 @@ class EvaluatedUnit:
     found: dict[str, FoundScore] = field(default_factory=dict)
 
     def latest(self, key: UnitKey, metric: Metric) -> tuple[int, bool] | None:
-        """Return the highest revision of a metric's score in its present version, and whether it failed; None = no score."""
+        """Return the highest revision of a score of the metric's present version, and whether it failed; None = no such score.
+
+        A score id is computed from the metric's version, so it shows whether a score is of the present version.
+        """
         revisions = [
             (revision, failed)
             for identity, (revision, failed) in self.scores.get(metric.name, {}).items()
@@ -64,7 +68,7 @@ class EvaluatedUnit:
         return max(revisions, default=None)
 
     def add(self, span: SpanData) -> None:
-        """Add an evaluation span of the unit, in any order; the latest revision determines the score and the decision."""
+        """Add an evaluation span of the unit, in any order; the latest revision has the unit's score and decision."""
         attributes = span.attributes
         metric = as_text(attributes[semconv.EVALUATION_NAME])
         revision = int(plain_number(attributes.get(semconv.SCORE_REVISION)) or 0)
@@ -89,14 +93,14 @@ class EvaluatedUnit:
             self.decided[metric] = UpstreamDecision(True, threshold, rule)
 
     def __or__(self, later: EvaluatedUnit) -> EvaluatedUnit:
-        """Return both together; if both have a decision or latest score of a metric, that of ``later`` counts."""
+        """Return the union. If both have a decision or a latest score of a metric, that of ``later`` counts."""
         metrics = {**self.scores, **later.scores}
         scores = {metric: self.scores.get(metric, {}) | later.scores.get(metric, {}) for metric in metrics}
         return EvaluatedUnit(self.decided | later.decided, scores, self.found | later.found)
 
 
 def _value_and_label(value: float | None, label: Any, verdict: Any = None) -> tuple[float | str | None, str | None]:
-    """Return the value and the label of a score; the exported label of a category is the value, beside the verdict."""
+    """Return the value and the label of a score. For a category, the exported label is the value, and the verdict the label."""
     if value is None and isinstance(label, str) and label not in get_args(Label):
         return label, verdict if verdict in get_args(Label) else None
     return value, label if isinstance(label, str) else None
@@ -117,7 +121,7 @@ class EvaluatedUnits:
                 and span.parent_id is not None
                 and semconv.EVALUATION_NAME in attributes
                 and semconv.SESSION_END not in attributes
-                and attributes.get(semconv.EVALUATION_SOURCE) not in _OF_NO_UNIT
+                and attributes.get(semconv.EVALUATION_SOURCE) not in _NOT_OF_UNIT
                 and attributes.get(_ANNOTATOR) != semconv.ANNOTATOR_HUMAN
             ):
                 self._units.setdefault(UnitKey(span.trace_id, span.parent_id), EvaluatedUnit()).add(span)
@@ -137,17 +141,17 @@ class StoredUnit:
 
     Attributes:
         unit: the unit. The root has the sampling decisions.
-        dialect: name of the dialect that reads it; empty = no dialect.
-        evaluated: scores of the unit so far.
+        dialect: name of the dialect that reads the unit; empty = no dialect.
+        evaluated: earlier scores of the unit.
         spans: spans of the unit as the original bytes.
-        inside: span id → scores so far of a span below the root, which was an inner unit.
+        inner: id of a span below the root, which was an inner unit → its earlier scores.
     """
 
     unit: Unit
     dialect: str
     evaluated: EvaluatedUnit
     spans: Sequence[WireSpan]
-    inside: Mapping[int, EvaluatedUnit] = field(default_factory=dict)
+    inner: Mapping[int, EvaluatedUnit] = field(default_factory=dict)
 
     @property
     def has_content(self) -> bool:
@@ -156,26 +160,27 @@ class StoredUnit:
 
 
 class UnitReader:
-    """Makes the units of traces one after the other, by the rules for received spans. One thread.
+    """Makes the units of traces, one after the other, by the rules for received spans. Use it from one thread.
 
-    ``known`` are scores in addition to those in the traces.
+    Args:
+        earlier: earlier scores that are not in the traces; None = no such scores.
 
     Attributes:
         translator: normalizers of the spans, which also count them.
         claims: decides which spans may belong to a unit.
-        mended: defect that was corrected → number of spans.
+        mended: corrected defect → number of spans.
         orphans: number of spans of units without a root.
     """
 
-    def __init__(self, settings: ScorerSettings, known: EvaluatedUnits | None = None) -> None:
+    def __init__(self, settings: ScorerSettings, earlier: EvaluatedUnits | None = None) -> None:
         self.translator = SpanNormalizers(settings.units.translations)
         self.mended: Counter[str] = Counter()
         self.orphans = 0
         self.claims = WireClaims(self.translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes)
-        self._known = known or EvaluatedUnits()
+        self._earlier = earlier or EvaluatedUnits()
         bounds = trace_bounds(settings.units)
         self._make_table = partial(TraceTable, bounds, follows=lambda root: True, is_unit_root=self.claims.is_unit_root)
-        self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
+        self._all_closed_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
 
     def units(self, trace: StoredTrace) -> list[StoredUnit]:
         """Return the units of a whole trace, in the order of their starts."""
@@ -185,7 +190,7 @@ class UnitReader:
                 in_trace.read(_read(span))
             else:
                 table.add(span, claimed=self.claims.claims(span), now_ns=0)
-        closed = table.due(self._over_ns)
+        closed = table.due(self._all_closed_ns)
         self.orphans += table.orphans
         units = [stored for closed_unit in closed for stored in self._units(closed_unit, in_trace)]
         return sorted(units, key=lambda stored: stored.unit.spans[0].start_ns)
@@ -193,31 +198,31 @@ class UnitReader:
     def _units(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> Iterator[StoredUnit]:
         if self.claims.has_no_unit(closed):
             return
-        came = {int.from_bytes(span.span_id): span for span in closed.spans}
+        wire_spans = {int.from_bytes(span.span_id): span for span in closed.spans}
         for unit in units_of(closed, self.translator, self.mended):
             if not unit.spans:
                 continue
-            evaluated = self._known.of(unit.key) | in_trace.of(unit.key)
+            evaluated = self._earlier.of(unit.key) | in_trace.of(unit.key)
             spans = [replace(span, decided=evaluated.decided) if span is unit.root else span for span in unit.spans]
-            members = [came[span.span_id] for span in unit.spans if span.span_id in came]
+            members = [wire_spans[span.span_id] for span in unit.spans if span.span_id in wire_spans]
             yield StoredUnit(
                 replace(unit, spans=tuple(spans)),
-                self._dialect(unit, came),
+                self._dialect(unit, wire_spans),
                 evaluated,
                 members,
-                self._inside(unit, in_trace),
+                self._inner_scores(unit, in_trace),
             )
 
-    def _inside(self, unit: Unit, in_trace: EvaluatedUnits) -> Mapping[int, EvaluatedUnit]:
+    def _inner_scores(self, unit: Unit, in_trace: EvaluatedUnits) -> Mapping[int, EvaluatedUnit]:
         keys = (UnitKey(span.trace_id, span.span_id) for span in unit.spans if span is not unit.root)
-        evaluated = {key.span_id: self._known.of(key) | in_trace.of(key) for key in keys}
-        return {span_id: each for span_id, each in evaluated.items() if each.scores}
+        evaluated = {key.span_id: self._earlier.of(key) | in_trace.of(key) for key in keys}
+        return {span_id: own for span_id, own in evaluated.items() if own.scores}
 
-    def _dialect(self, unit: Unit, came: Mapping[int, WireSpan]) -> str:
-        """Return the dialect of the first span with content, the speaker first; empty if no dialect reads the unit."""
+    def _dialect(self, unit: Unit, wire_spans: Mapping[int, WireSpan]) -> str:
+        """Return the dialect of the unit's first span with content, its content span first; empty if no dialect reads it."""
         order = [span for span in (unit.content_span, *unit.spans) if span is not None and span.operation is not None]
         first = next((span for span in order if span.no_content is None), unit.root)
-        wire = None if first is None else came.get(first.span_id)
+        wire = None if first is None else wire_spans.get(first.span_id)
         spans = [] if wire is None else _read(wire)
         return next((name for span in spans if (name := self.translator.normalizer_of(span)) is not None), "")
 
@@ -243,10 +248,10 @@ class UnitPlan:
     """The metrics that score a stored unit now, and the revision of their scores.
 
     Attributes:
-        units: units to hand over, one for each revision among its metrics.
+        units: copies of the unit to hand over, one for each revision among its metrics.
         taken: metrics that score the unit now.
         skipped: metrics that sample the unit and have already scored it.
-        from_store: metrics that sample the unit by a decision in the store; the other decisions are made anew.
+        from_store: metrics that sample the unit by a decision in the store; the sampler makes the other decisions.
     """
 
     units: Sequence[Unit]
@@ -260,8 +265,12 @@ def plan_of(
 ) -> UnitPlan:
     """Return the plan of a unit.
 
-    A metric with a score in its present version is left out, or scores the unit ``again``, with the next revision. A failed
-    evaluation is always repeated with the next revision. ``decide`` returns the decision of the sampler for each metric.
+    Args:
+        stored: the unit.
+        metrics: metrics of the configuration.
+        decide: returns the sampling decision of each metric.
+        again: whether metrics with a score of their present version score the unit again, with the next revision; if not, they
+            are left out. A failed evaluation is always repeated with the next revision.
     """
     decisions = decide(stored.unit)
     chosen = [metric for metric in metrics if decisions[metric.name].take]
@@ -282,24 +291,25 @@ def plan_of(
 
 
 def _mark_scored(stored: StoredUnit, metrics: Sequence[Metric]) -> Unit:
-    """Return a unit with the decisions on its inner units; metrics with a score in their present version do not score again.
+    """Return a unit whose spans have the sampling decisions of their inner units.
 
-    An inner unit has no revisions, so failed evaluations are not repeated either.
+    A metric with a score of its present version does not score the inner unit again, also after a failed evaluation, because an
+    inner unit has no revisions.
     """
-    if not stored.inside:
+    if not stored.inner:
         return stored.unit
     spans = list(stored.unit.spans)
     for at, span in enumerate(spans):
-        evaluated, key = stored.inside.get(span.span_id), UnitKey(span.trace_id, span.span_id)
+        evaluated, key = stored.inner.get(span.span_id), UnitKey(span.trace_id, span.span_id)
         if evaluated is not None:
             scored = {metric.name for metric in metrics if evaluated.latest(key, metric) is not None}
-            decided = {name: each._replace(take=name not in scored) for name, each in evaluated.decided.items()}
+            decided = {name: own._replace(take=name not in scored) for name, own in evaluated.decided.items()}
             spans[at] = replace(span, decided=decided)
     return replace(stored.unit, spans=tuple(spans))
 
 
 def _limit_to(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], revision: int) -> Unit:
-    """Return a copy of a unit that only the named metrics score."""
+    """Return a copy of a unit that only the named metrics score, with a revision."""
     others = {
         name: UpstreamDecision(False, decision.threshold, decision.rule)
         for name, decision in decisions.items()
@@ -313,6 +323,7 @@ def _limit_to(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], re
 
 
 _NO_SCORE: Final = frozenset({semconv.SCORE_ID, semconv.SCORE_REVISION})
+"""Attributes with the prefix of scores that have no score."""
 _MOST_WORDS: Final = 100
 
 
@@ -326,7 +337,7 @@ class CaseCounts:
         matched: number of units that meet a condition.
         without_content: reason → number of matched units without content on their spans.
         unusable: reason → number of matched units that give no sample for another reason.
-        metrics: metric with a score of some unit → its labels and categories, at most 100.
+        metrics: metric → labels and categories of its scores, at most 100; metrics without a score are missing.
     """
 
     units: int = 0
@@ -344,7 +355,7 @@ class CaseCounts:
                 words.update(word for word in (score.label, score.value) if isinstance(word, str))
 
     def has_word(self, condition: CaseCondition) -> bool:
-        """Return whether some unit has a score that a condition can be compared with: its metric, and its category."""
+        """Return whether some score can be compared with a condition: it is of its metric, and has its category, if any."""
         words = self.metrics.get(condition.metric)
         return words is not None and (
             condition.is_label or condition.bound in words or isinstance(condition.bound, float)
@@ -359,7 +370,7 @@ def find_cases(
 ) -> Iterator[CollectedCase]:
     """Yield a case for each unit that meets one of the conditions and gives a sample; update the counts.
 
-    Without conditions every unit matches. ``read_samples`` makes the redacted samples of a unit.
+    Without conditions, every unit matches. ``read_samples`` returns the redacted samples of a unit.
     """
     for stored in units:
         scores = stored.evaluated.found or _read_root_scores(stored.unit)
@@ -416,13 +427,13 @@ def draw_cases(cases: Iterable[CollectedCase], number: int, seed: int) -> list[C
     unbiased. Sources: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res; Cohen
     and Kaplan, "Summarizing data using bottom-k sketches" (2007): the chance, given the first rank that is not drawn.
     """
-    random, kept = Random(seed), list[tuple[float, int, CollectedCase]]()
+    random, heap = Random(seed), list[tuple[float, int, CollectedCase]]()  # of the highest ranks, and the next one
     for place, case in enumerate(cases):
         rank = log(1.0 - random.random()) * (case.probability or 1.0), place, case  # log(u) / w
-        if len(kept) <= number:
-            heappush(kept, rank)
+        if len(heap) <= number:
+            heappush(heap, rank)
         else:
-            heappushpop(kept, rank)
-    first_left_out = heappop(kept)[0] if len(kept) > number else -inf
-    drawn = [case for _, _, case in sorted(kept, key=lambda rank: rank[1])]
+            heappushpop(heap, rank)
+    first_left_out = heappop(heap)[0] if len(heap) > number else -inf
+    drawn = [case for _, _, case in sorted(heap, key=lambda rank: rank[1])]
     return [case.multiply_probabilities(-expm1(first_left_out / (case.probability or 1.0))) for case in drawn]

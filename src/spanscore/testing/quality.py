@@ -11,7 +11,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 from spanscore.stored.evaluation import evaluate_sync
 from spanscore.stored.evaluation_result import Result, read_rows
-from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
+from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, check_quality
 
 _WORST: Final = 3
 """Number of a metric's worst cases in the message."""
@@ -50,7 +50,7 @@ def assert_quality(
         raise ConfigurationError(f"{baseline} has no rows to compare with; Result.to_jsonl writes them")
     gate = QualityBounds(rows, max_drop or {}, least or {}, max_unscored)
     result = evaluate_sync(samples, metrics)
-    gate_result = checked(gate, result)
+    gate_result = check_quality(gate, result)
     if not gate_result.passed or gate_result.incomplete:
         raise AssertionError("\n".join(_describe_failures(gate_result, result)))
     return result

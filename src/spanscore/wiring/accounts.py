@@ -19,7 +19,7 @@ from spanscore.judges.effects.limited import limiters_of
 from spanscore.judges.jury import members_of
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.metrics.catalog.registry import under_current_names
-from spanscore.outputs.aggregates import GaugeReading, within
+from spanscore.outputs.aggregates import GaugeReading, labels_of_source
 from spanscore.protocols import Judge, Metric
 
 _BREAKER: Mapping[BreakerState, str] = {
@@ -181,7 +181,7 @@ def _point(state: AccountState, source: str | None) -> GaugeReading:
     """Return an account's gauges under its provider and model, without its key."""
     named = ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model))
     return GaugeReading(
-        (*named, *within(source)),
+        (*named, *labels_of_source(source)),
         {
             semconv.JUDGE_CONCURRENCY_LIMIT: state.places,
             semconv.JUDGE_ACTIVE_CALLS: state.inflight,
@@ -197,7 +197,12 @@ def _point(state: AccountState, source: str | None) -> GaugeReading:
 def _point_of(state: BudgetState) -> GaugeReading:
     label = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
     return GaugeReading(
-        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *label, *within(state.source)),
+        (
+            (semconv.BUDGET_UNIT, state.unit),
+            (semconv.BUDGET_WINDOW, state.window),
+            *label,
+            *labels_of_source(state.source),
+        ),
         {
             semconv.BUDGET_SPENT: state.spent,
             semconv.BUDGET_LIMIT: state.limit,

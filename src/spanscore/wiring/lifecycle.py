@@ -18,7 +18,7 @@ from spanscore.wiring.build import Pipeline
 from spanscore.wiring.spool import close_spool
 
 if TYPE_CHECKING:
-    from spanscore.monitoring.openmetrics import ScrapeEndpoint
+    from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
 
 
 class ShutdownOnce:
@@ -210,7 +210,7 @@ class MetricsPage:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
             if self.endpoint is not None:
                 raise ConfigurationError(f"the metrics are being served already, on port {self.endpoint.port}")
-            from spanscore.monitoring.openmetrics import ScrapeEndpoint
+            from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
 
             name, sums = self._pipeline.providers.service_name, [self._pipeline.telemetry, *others]
             self.endpoint = ScrapeEndpoint(
@@ -277,7 +277,7 @@ class Lifecycle:
         if not self._is_started:
             with self._lock:
                 if not self._is_started:
-                    self._pipeline.providers.resolve(beside=span)
+                    self._pipeline.providers.resolve(live_span=span)
                     if self._pipeline.telemetry is not None:
                         self._pipeline.providers.mention_lacking_metrics(self.page.endpoint)
                     self._pipeline.watch_for_shutdown()

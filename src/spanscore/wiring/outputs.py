@@ -186,7 +186,7 @@ def job_listener(
     collector: CaseCollector | None, sinks: Sequence[Sink]
 ) -> Callable[[Job, Sequence[Score]], None] | None:
     """Return the function that passes an ended job to the collector and to sinks; None if no part needs it. Never raises."""
-    calls = [] if collector is None else [collector.scored]
+    calls = [] if collector is None else [collector.collect_case]
     calls += [sink.emit_job for sink in sinks if isinstance(sink, JobSink)]
     if not calls:
         return None

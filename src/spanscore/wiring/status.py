@@ -41,9 +41,9 @@ from spanscore.monitoring.estimates import (
     running_mean,
     running_shares,
 )
-from spanscore.monitoring.health import Applicability, applied_so_far
+from spanscore.monitoring.health import Applicability, running_applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison
-from spanscore.outputs.aggregates import is_conditional, within
+from spanscore.outputs.aggregates import is_conditional, labels_of_source
 from spanscore.outputs.collected_cases import CollectState
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.spans_file import SpansFileState
@@ -571,7 +571,7 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
     noted = [*pipeline.units.notes.reasons.items(), *pipeline.sessions.notes.reasons.items()]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
     return Status(
-        providers=[tuple(row.served(page.url)) for row in pipeline.providers.describe()],
+        providers=[tuple(row.replace_by_page(page.url)) for row in pipeline.providers.describe()],
         units=pipeline.sum_of("units"),
         refused=pipeline.ledger.refused,
         eligible=counted.eligible,
@@ -674,7 +674,7 @@ def _read_sums(pipeline: Pipeline) -> dict[str, Any]:
         "shares": _read_shares(pipeline.metrics, sums),
         "excluded": {name: missing for name, missing in excluded.items() if missing is not None},
         "applies": {
-            name: applied_so_far(name, every, lost.get(name, Weights()))
+            name: running_applicability(name, every, lost.get(name, Weights()))
             for name, metric in pipeline.metrics.items()
             if is_conditional(metric)
         },
@@ -766,7 +766,7 @@ def _find_reason(metric: str, notes: Notes) -> tuple[str, str]:
 
 def _sums_of(group: InnerGroup, pipeline: Pipeline) -> ReadSums | None:
     """Return the sums of an entry's units as if they were those of sampled traffic; None without instruments."""
-    telemetry, own = pipeline.telemetry, frozenset(within(group))
+    telemetry, own = pipeline.telemetry, frozenset(labels_of_source(group))
     if telemetry is None:
         return None
     keys = {semconv.EVALUATION_SOURCE, semconv.UNIT_KIND, semconv.UNIT_NAME}

@@ -22,7 +22,7 @@ from spanscore.core.score import Outcome
 from spanscore.outputs.aggregates import MAX_SETS, OTHER, Labels
 from spanscore.outputs.instruments import DURATION_BUCKETS
 from spanscore.outputs.providers import Providers
-from spanscore.outputs.spans import KnownDecision
+from spanscore.outputs.spans import SamplingPrediction
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
@@ -193,7 +193,7 @@ def _reason_not_to_count(tracer: Any, meter_provider: Any) -> str:
     other = tracer_with_metrics(other_tracers()) or _other_scope_with_tokens(meter_provider)
     if other is not None:
         return f"{other} counts them"
-    if not KnownDecision(getattr(tracer, "sampler", None)).keeps_all:
+    if not SamplingPrediction(getattr(tracer, "sampler", None)).keeps_all:
         return "the head sampler drops runs, which would be missing in them"
     return ""
 

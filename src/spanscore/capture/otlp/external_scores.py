@@ -24,7 +24,7 @@ from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
 from spanscore.core.codecs.text import plain_number
 from spanscore.core.job import ExternalCount, ExternalCounts
 from spanscore.core.log import log_internal_error, type_name
-from spanscore.outputs.aggregates import OTHER, Labels, within
+from spanscore.outputs.aggregates import OTHER, Labels, labels_of_source
 from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
 from spanscore.pipeline.trace_index import ClosedKeys
@@ -397,7 +397,7 @@ class ExternalScores:
         tally.scores += 1
         tally.labels.update([] if label is None else [label])
         label_attributes = () if label is None else ((semconv.EVALUATION_SCORE_LABEL, label),)
-        labels = ((semconv.EVALUATION_NAME, name), *label_attributes, *within(semconv.SOURCE_EXTERNAL))
+        labels = ((semconv.EVALUATION_NAME, name), *label_attributes, *labels_of_source(semconv.SOURCE_EXTERNAL))
         self._count(semconv.SCORED, labels, 1)
         value = result.value
         if value is None or name == OTHER:

@@ -239,7 +239,7 @@ class Tracing:
     def list_undelivered(self) -> list[str]:
         """Return the signals that are incomplete in the backend; a backend may refuse metrics or events, as Jaeger does."""
         needed = (what for what in self.exporters if what == "traces" or not self.exporters[what].unsupported)
-        return [what for what in needed if not self.exporters[what].delivered_since(0)]
+        return [what for what in needed if not self.exporters[what].has_delivered_since(0)]
 
     def close(self) -> None:
         """Export all waiting items and end, without waiting for a backend that has failed."""

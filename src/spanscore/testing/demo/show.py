@@ -26,7 +26,7 @@ from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
 from spanscore.report.excerpts import excerpt_of_spans
 from spanscore.report.findings import format_score, threshold, value_among
-from spanscore.report.rows import as_low, by_metric, by_unit, unit_name
+from spanscore.report.rows import by_metric, by_unit, count_equally_low, unit_name
 from spanscore.report.spans import Spans
 from spanscore.testing.demo.run import MINUTES, STRETCHES, Played
 
@@ -162,7 +162,7 @@ def results(spans: Iterable[SpanData]) -> Results:
 def _count_as_low(summary: ReportSummary) -> dict[str, int]:
     first = {row.metric: row.value for worst in summary.ranking[:1] for row in worst.rows}
     falls = ((fall, first.get(fall.metric)) for fall in summary.falls)
-    return {fall.metric: as_low(summary.ranking, fall, value) for fall, value in falls if value is not None}
+    return {fall.metric: count_equally_low(summary.ranking, fall, value) for fall, value in falls if value is not None}
 
 
 def _first_of_each(traces: Iterable[Trace], key: Callable[[Trace], str]) -> list[Trace]:

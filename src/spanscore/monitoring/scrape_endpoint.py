@@ -1,15 +1,17 @@
-"""Scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
+"""An HTTP server that Prometheus scrapes for the metrics of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
 
-``/healthz`` answers as long as the process runs, and ``/readyz`` is 503 while the process must not get work. The caller may
+``/healthz`` answers as long as the process runs. ``/readyz`` has status 503 while the process must not get work. The caller may
 add further pages.
 
-The endpoint has a separate meter provider, because a reader is an argument of the provider, and the application creates its
-own provider. So the numbers exist before the first run, and the application's provider also gets them.
+The endpoint has a meter provider of its own, because the SDK adds a reader only to a new provider. So the metrics are served
+before the first run, and the application's provider gets them, too.
 
-The server is not that of ``prometheus_client.start_http_server`` (0.26, measured), which harms the application. That server
-prints a traceback if a client hangs up or a collection fails, and keeps a thread for ever for a silent client. On 0.0.0.0 it
-queries a name server for the host name: 10 s if no server answers. It also returns the metrics under any path and refuses
-HEAD.
+``prometheus_client.start_http_server`` is not used (0.26, measured), because it harms the application:
+
+- It prints a traceback if a client hangs up or a collection fails.
+- It keeps a thread for ever for a silent client.
+- On 0.0.0.0 it queries a name server for the host name: 10 s if no server answers.
+- It returns the metrics under any path, and refuses HEAD.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from spanscore.core.http_server import QuietHandler, QuietServer
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.prometheus_client import Exposition
+from spanscore.monitoring.prometheus_client_text import Exposition
 from spanscore.outputs.scope import scope
 
 if TYPE_CHECKING:
@@ -101,8 +103,8 @@ class ScrapeEndpoint:
         self._lock = Lock()
         self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(*scope())
         self._sums = sums
-        for each in sums:
-            each.export_to(self.meter)
+        for own in sums:
+            own.export_to(self.meter)
         if start_daemon(self._server.serve_forever, "spanscore-metrics") is None:
             self._server.server_close()
             raise ConfigurationError(
@@ -116,7 +118,7 @@ class ScrapeEndpoint:
 
     def close(self) -> None:
         """Stop serving immediately, and release the address."""
-        with suppress(OSError):  # some systems know no shutdown of a listening socket
+        with suppress(OSError):  # some systems cannot shut down a listening socket
             self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which otherwise polls twice a second
         self._server.shutdown()
         self._server.server_close()
@@ -124,14 +126,14 @@ class ScrapeEndpoint:
     def close_in_child(self) -> None:
         """Close the inherited socket in a forked child. Otherwise the port stays taken after the parent's end."""
         self._server.socket.close()
-        for each in self._sums:
-            each.abandon(self.meter)
+        for own in self._sums:
+            own.abandon(self.meter)
 
     def answer(self, accept: str) -> tuple[bytes, str]:
         """Return the page and its content type; ``accept``: the client's ``Accept`` header."""
-        with self._lock:  # a collection and the exemplars kept from it belong together
+        with self._lock:  # the exposition keeps exemplars of each collection, and is not thread-safe
             collected = self._reader.get_metrics_data()
-            common = {"service_name": self._service_name()}  # the counterpart of ``job`` in remote write
+            common = {"service_name": self._service_name()}  # remote write has the label ``job`` instead
             page = self._exposition.text(collected, common, accept)
             self._on_scrape()
             return page
@@ -166,7 +168,7 @@ class _Handler(QuietHandler):
             else:
                 status, text = self._page(path)
             return status, f"{text}\n".encode(), plain
-        except Exception as error:  # noqa: BLE001  (a scrape must not break anything but itself)
+        except Exception as error:  # noqa: BLE001  (an error must end only this scrape)
             log_internal_error("serve its metrics", error)
             return HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be read\n", plain
 

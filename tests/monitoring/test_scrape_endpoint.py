@@ -24,7 +24,7 @@ from tests.servers.otlp import OtlpReceiver
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Outputs
-from spanscore.monitoring.openmetrics import ScrapeEndpoint
+from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

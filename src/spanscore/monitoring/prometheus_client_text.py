@@ -1,7 +1,7 @@
-"""Metrics data of the SDK → the text for a scraper, in OpenMetrics with exemplars or in Prometheus' own format.
+"""Converts metrics data of the SDK to the text for a scraper, in OpenMetrics with exemplars or in Prometheus' own format.
 
-The SDK drops its exemplars at each collection, so a second scraper, or a person with a browser, would get none. The latest
-exemplar of each bucket is kept here, as the Prometheus client libraries do.
+The SDK drops its exemplars at each collection, so a second scraper, or a browser, would get none. Like the Prometheus client
+libraries, this module keeps the latest exemplar of each bucket.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Exemplar
 
 SCOPE_NAME, SCOPE_VERSION = "otel_scope_name", "otel_scope_version"
-"""Labels that identify the meter in the OpenTelemetry specification; without labels that remote write lacks."""
+"""Labels that identify the meter, by the OpenTelemetry specification. Its other labels are left out, as in remote write."""
 
 
 class Exposition:
-    """Converts one collection after another; not thread-safe.
+    """Converts one collection after another. Not thread-safe.
 
     Raises:
-        MissingExtraError: the library is not installed.
+        MissingExtraError: prometheus-client is not installed.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Exposition:
             for metric in scope.metrics
         ]
         encode, content_type = choose_encoder(accept)
-        registry: Any = SimpleNamespace(collect=lambda: families)  # all that ``encode`` uses
+        registry: Any = SimpleNamespace(collect=lambda: families)  # ``encode`` uses nothing else of a registry
         return encode(registry), content_type
 
     def _family(self, collected: Collected, common: Mapping[str, str]) -> Metric:
@@ -76,10 +76,10 @@ class Exposition:
     def _add_histogram(self, family: Metric, labels: dict[str, str], point: Any) -> None:
         bounds = [str(float(bound)) for bound in point.explicit_bounds] + ["+Inf"]
         series = [{**labels, "le": bound} for bound in bounds]
-        self._keep_exemplars(point, [_key(family, each) for each in series])
-        for each, count in zip(series, accumulate(point.bucket_counts), strict=True):
-            exemplar = self._latest.get(_key(family, each))
-            family.add_sample(f"{family.name}_bucket", each, count, exemplar=exemplar)
+        keys = [(family.name, *chain.from_iterable(own.items())) for own in series]
+        self._keep_exemplars(point, keys)
+        for own, key, count in zip(series, keys, accumulate(point.bucket_counts), strict=True):
+            family.add_sample(f"{family.name}_bucket", own, count, exemplar=self._latest.get(key))
         family.add_sample(f"{family.name}_count", labels, point.count)
         family.add_sample(f"{family.name}_sum", labels, point.sum)
 
@@ -91,10 +91,6 @@ class Exposition:
                 ids = {"trace_id": f"{exemplar.trace_id:032x}", "span_id": f"{exemplar.span_id:016x}"}
                 key = keys[bisect_left(point.explicit_bounds, exemplar.value)]
                 self._latest[key] = Exemplar(ids, exemplar.value, exemplar.time_unix_nano / 1e9)
-
-
-def _key(family: Metric, labels: Mapping[str, str]) -> tuple[str, ...]:
-    return family.name, *chain.from_iterable(labels.items())
 
 
 def _kind(data: Any) -> Literal["counter", "gauge", "histogram"]:
