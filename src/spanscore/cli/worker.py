@@ -27,7 +27,7 @@ from spanscore.service.worker import worker as run
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-    from spanscore.service.lifetime import Say
+    from spanscore.service.lifetime import PrintLine
 
 Work = Callable[[int], None]
 """Function that a process runs, given its number from 0 on, until a signal or the parent's end; picklable."""
@@ -44,7 +44,7 @@ _NOTHING_TO_READ: Final = 3
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
-def in_processes(number: int, work: Work, say: Say) -> int:
+def in_processes(number: int, work: Work, print_line: PrintLine) -> int:
     """Run processes until all have ended; pass on SIGTERM, SIGINT and SIGHUP. Call it on the main thread, once in a process.
 
     A process that crashes or is killed is restarted, and its units are read again by some process. A process that ends within
@@ -53,13 +53,13 @@ def in_processes(number: int, work: Work, say: Say) -> int:
     Returns:
         The exit code: 0 if each process ended with 0, otherwise the first other code.
     """
-    return _Processes(work, say).run(number)
+    return _Processes(work, print_line).run(number)
 
 
 @dataclass(slots=True)
 class _Processes:
     _work: Work
-    _say: Say
+    _print_line: PrintLine
     _running: dict[int, tuple[SpawnProcess, float]] = field(default_factory=dict)
     _code: int = 0
     _ending: bool = False
@@ -96,7 +96,9 @@ class _Processes:
         again = not self._ending and lived_s >= BRIEF_S and code not in _FOR_GOOD
         if not self._ending:
             then = "it is started again" if again else "all end"
-            self._say(f"{_name(place)} ended with {code}, {format_duration(round(lived_s))} after its start: {then}")
+            self._print_line(
+                f"{_name(place)} ended with {code}, {format_duration(round(lived_s))} after its start: {then}"
+            )
         if again:
             self._start(place)
             return
@@ -166,9 +168,11 @@ def worker(
     if processes > 1:
         settings = checked(config, processes, rekey)
         environments = [dict(environment_of(place, processes, settings)) for place in range(processes)]
-        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, rekey, environments), _say))
+        raise typer.Exit(
+            in_processes(processes, partial(_one_of_several, config, wait, rekey, environments), _print_line)
+        )
     try:
-        run(config, wait_s=wait, say=_say, rekey=rekey)
+        run(config, wait_s=wait, print_line=_print_line, rekey=rekey)
     except SourceUnavailable as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         raise typer.Exit(_NOTHING_TO_READ) from None
@@ -183,6 +187,6 @@ def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[
     main()
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     whose = f"{current_process().name}: " if parent_process() is not None else ""
     typer.echo(whose + printable_lines(line))
