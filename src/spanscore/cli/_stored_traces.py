@@ -552,9 +552,7 @@ def collect_cases(
         return f"{counts.units:,} units, {counts.matched:,} of them match"
 
     with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
-        cases = _call_after_each(
-            read_stored_cases(trace_source, settings, conditions, counts, redactor=redactor), on_progress
-        )
+        cases = read_stored_cases(trace_source, settings, conditions, counts, redactor=redactor, on_trace=on_progress)
         kept = fold_cases(cases if sample is None else draw_cases(cases, sample, seed))
     unknown = [condition for condition in conditions if not counts.has_word(condition)]
     if not kept:
@@ -598,6 +596,7 @@ def read_stored_cases(
     counts: CaseCounts,
     *,
     redactor: str = "",
+    on_trace: Callable[[], None] = lambda: None,
 ) -> Iterator[CollectedCase]:
     """Yield the cases of a source, with redacted samples and explanations.
 
@@ -605,6 +604,7 @@ def read_stored_cases(
         conditions: alternative conditions; empty = every unit matches.
         counts: counts of the units, which are updated.
         redactor: name of the redactor; empty = that of the settings.
+        on_trace: function that is called after each trace.
     """
     box = Timebox(settings.limits.hook_timeout, suppressed_context)
     hooks = Hooks(redactor_in(redactor or settings.redactor)).within(box)
@@ -612,7 +612,10 @@ def read_stored_cases(
     builder = JobBuilder(dialects_of(settings, box), hooks, box, on_demand=ON_DEMAND, images=images)
     reader = UnitReader(settings)
     cases = find_cases(
-        trace_source.units(reader), conditions, lambda unit: builder.job(SampledUnit(unit, {})).samples, counts
+        trace_source.units(reader, on_trace),
+        conditions,
+        lambda unit: builder.job(SampledUnit(unit, {})).samples,
+        counts,
     )
     return cases if hooks.redactor is None else (_redact_explanations(case, hooks.redactor) for case in cases)
 
@@ -627,12 +630,6 @@ def _redact_explanations(case: CollectedCase, redactor: Redactor) -> CollectedCa
             return score._replace(explanation=None)
 
     return replace(case, scores={metric: redact(score) for metric, score in case.scores.items()})
-
-
-def _call_after_each(cases: Iterator[CollectedCase], function: Callable[[], None]) -> Iterator[CollectedCase]:
-    for case in cases:
-        function()
-        yield case
 
 
 def _describe_lack(trace_source: TraceSource, counts: CaseCounts, unknown: Sequence[CaseCondition]) -> str:

@@ -439,6 +439,10 @@ class _VersionComparison:
         reverse = self.paired._replace(gained=self.paired.lost, lost=self.paired.gained)
         return min(1.0, 2 * min(self.paired.p, reverse.p))
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON types."""
+        return {"evaluator_version": self.evaluator_version, **self.paired._asdict(), "p": self.p}
+
     def __str__(self) -> str:
         paired = self.paired
         other = printable(self.evaluator_version) or "the other version"
@@ -727,10 +731,6 @@ def _as_json(result: CalibrationResult, path: Path | None) -> dict[str, Any]:
         "window": None
         if result.window is None
         else {"units": result.window.n, **{name: interval._asdict() for name, interval in result.rates.items()}},
-        "against": None if result.compared is None else _compared_as_json(result.compared),
+        "against": None if result.compared is None else result.compared.as_json(),
         "file": None if path is None else str(path),
     }
-
-
-def _compared_as_json(compared: _VersionComparison) -> dict[str, Any]:
-    return {"evaluator_version": compared.evaluator_version, **compared.paired._asdict(), "p": compared.p}

@@ -21,7 +21,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from math import inf
 from threading import Event
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.otlp.streams import StreamClock
@@ -33,9 +35,6 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
 from spanscore.service.confluent_kafka_member import KafkaMessage, consumer_config, problem_of
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 _AT_ONCE: Final = 10
 """Messages of one poll; log partitions are paused only between polls. A message has up to 1 MB of records."""
@@ -212,8 +211,6 @@ class LogsTopic:
     # --- the thread that polls log partitions ---------------------------------------------------------------------
 
     def _run(self) -> None:
-        from confluent_kafka import Consumer, KafkaException
-
         # The client requires the name of a group, which is never joined.
         consumer = Consumer({**consumer_config(self._kafka), "error_cb": self._record_error})
         while not self._stopping.is_set():
@@ -273,8 +270,6 @@ class LogsTopic:
 
     def _request_offsets(self, consumer: Consumer, at_ns: int, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Return log partition → ``at_ns``, and the offset of its first message from that timestamp on. Blocks."""
-        from confluent_kafka import KafkaException
-
         places = dict[int, tuple[int, int]]()
         for place in consumer.offsets_for_times(self._make_places(ends, at_ns // _MS), timeout=_ASK_S):
             if place.error is not None:
@@ -337,6 +332,4 @@ class LogsTopic:
         return {place.partition: consumer.get_watermark_offsets(place, timeout=_ASK_S)[1] for place in places}
 
     def _make_places(self, partitions: Collection[int], offset: int = 0) -> list[TopicPartition]:
-        from confluent_kafka import TopicPartition
-
         return [TopicPartition(self._kafka.topic, partition, offset) for partition in partitions]

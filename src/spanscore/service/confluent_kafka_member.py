@@ -7,14 +7,14 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
 from spanscore.config.durable import KafkaSettings, ValueInFile, confluent_config
 from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.service.kafka_topic import CommitNote
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
-
     from spanscore.service.kafka_source import KafkaSource
 
 _AT_ONCE: Final = 500
@@ -128,8 +128,6 @@ class GroupMember:
         Do not call it in a callback: it consumes client state (2.16) that the next callback of the same poll needs, which then
         aborts.
         """
-        from confluent_kafka import KafkaException
-
         try:
             topic = self._consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
         except KafkaException:
@@ -157,8 +155,6 @@ class GroupMember:
         Waiting for the result would stop the polling until a broker answers, possibly for hours. The client reports the result
         before a partition is revoked, or the group is left.
         """
-        from confluent_kafka import KafkaException
-
         offsets = [self._place(partition, offset, note.text(offset)) for partition, (offset, note) in notes.items()]
         try:
             if offsets:
@@ -168,8 +164,6 @@ class GroupMember:
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition from an offset on; a partition that this member has lost is ignored."""
-        from confluent_kafka import KafkaException
-
         with suppress(KafkaException):
             self._consumer.seek(self._place(partition, offset))
 
@@ -196,8 +190,6 @@ class GroupMember:
         return 0 if ends is None else ends[0]
 
     def _ends(self, partition: int, *, cached: bool) -> tuple[int, int] | None:
-        from confluent_kafka import KafkaException
-
         try:
             return self._consumer.get_watermark_offsets(self._place(partition), timeout=_ASK_S, cached=cached)
         except KafkaException:
@@ -215,8 +207,6 @@ class GroupMember:
         self._consumer.close()
 
     def _make_consumer(self) -> Consumer:
-        from confluent_kafka import Consumer, KafkaException
-
         try:
             return Consumer({**self._config, **_GROUPS[self.protocol]})
         except KafkaException as error:
@@ -235,8 +225,6 @@ class GroupMember:
         )
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        from confluent_kafka import KafkaException
-
         begun = partitions
         with suppress(KafkaException):  # they start at the group's offsets, without the notes
             begun = consumer.committed(partitions, timeout=_ASK_S)
@@ -257,8 +245,6 @@ class GroupMember:
         self._source.on_problem(problem)
 
     def _place(self, partition: int, offset: int | None = None, note: str = "") -> TopicPartition:
-        from confluent_kafka import TopicPartition
-
         if offset is None:
             return TopicPartition(self._kafka.topic, partition)
         return TopicPartition(self._kafka.topic, partition, offset, note)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, S
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from functools import partial
-from importlib.util import find_spec
 from threading import Event, Thread
 from time import monotonic, time_ns
 from typing import Final
@@ -23,7 +22,7 @@ from spanscore.core.job import TopicState
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
-from spanscore.errors import MissingExtraError, SourceUnavailable
+from spanscore.errors import SourceUnavailable
 from spanscore.outputs.aggregates import GaugeReading
 from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
@@ -63,14 +62,11 @@ class KafkaSource:
         pressure: why no message is read now (``Topic.pressure``); empty = messages are read.
 
     Raises:
-        MissingExtraError: the library is not installed.
         ConfigurationError: name, password or certificate authorities cannot be read.
     """
 
     def __init__(self, scorer: OnlineScorer, settings: Configuration, rekey: str = "") -> None:
         assert settings.kafka is not None  # callers check it
-        if find_spec("confluent_kafka") is None:
-            raise MissingExtraError("confluent-kafka", "kafka")
         self._kafka = settings.kafka
         self._pipeline = pipeline_of(scorer)
         spans = receivers_of(scorer).otlp_spans(settings.units)
@@ -353,7 +349,7 @@ class KafkaSource:
         note, changed = CommitNote(self._configuration), settled.items() - self._committed.items()
         notes = {partition: (offset, note) for partition, offset in changed if partition in self._next_offsets}
         if self._is_disconnected or not notes:
-            self._topic.report_uncommitted(settled)
+            self._topic.commit_failed(settled)
             return
         self._committing, self._commit_deadline_s = settled, monotonic() + _ANSWER_S
         self._member.commit(notes)
@@ -361,7 +357,7 @@ class KafkaSource:
     def _is_committing(self) -> bool:
         """Return whether a commit has no answer yet. Only one may be pending, because commits reach a broker in any order."""
         if self._committing and monotonic() > self._commit_deadline_s:
-            self._topic.report_uncommitted(self._committing)
+            self._topic.commit_failed(self._committing)
             self._committing = {}
         return bool(self._committing)
 
@@ -376,7 +372,7 @@ class KafkaSource:
         if is_done:
             self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next_offsets)
         else:
-            self._topic.report_uncommitted(offsets)
+            self._topic.commit_failed(offsets)
         self._committing = {}
 
     def on_assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:

@@ -302,7 +302,7 @@ class Topic:
         self.pipeline.event_queue.post(lambda: self._report_settled(answer))
         return answer
 
-    def report_uncommitted(self, settled: Mapping[int, int]) -> None:
+    def commit_failed(self, settled: Mapping[int, int]) -> None:
         """Let ``settled_offsets`` return these offsets again."""
 
         def forget() -> None:

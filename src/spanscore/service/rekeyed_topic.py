@@ -133,7 +133,7 @@ class RekeyedTopic:
         answer.set_result({partition: offset for partition, offset in settled if offset is not None})
         return answer
 
-    def report_uncommitted(self, settled: Mapping[int, int]) -> None:
+    def commit_failed(self, settled: Mapping[int, int]) -> None:
         """Do nothing, because ``settled_offsets`` returns every offset each time."""
 
     def is_busy(self, partitions: Collection[int]) -> bool:
