@@ -44,26 +44,14 @@ _NO_SOURCE: Final = 3
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
-def in_processes(number: int, work: Work, print_line: PrintLine) -> int:
-    """Run processes until all have ended; pass SIGTERM, SIGINT and SIGHUP on to them. Call it on the main thread, once.
-
-    A process that crashes or is killed is restarted, and any process reads its units again. If a process ends within ten
-    seconds of its start, or with an exit code that requires a person, all processes are ended.
-
-    Args:
-        number: number of processes.
-        work: function that each process runs.
-        print_line: prints a line for the operator.
-
-    Returns:
-        The exit code: 0 if each process ended with 0, otherwise the first other code.
-    """
-    return _Processes(work, print_line).run(number)
-
-
 @dataclass(slots=True)
-class _Processes:
-    """The processes of one command, by their number from 0 on, with the time of their start."""
+class WorkerProcesses:
+    """The processes of one command, numbered from 0 on. ``run`` ends when all of them have ended.
+
+    SIGTERM, SIGINT and SIGHUP are passed on to them. A process that crashes or is killed is restarted, and any process reads
+    its units again. If a process ends within ten seconds of its start, or with an exit code that requires a person, all
+    processes are ended.
+    """
 
     _work: Work
     _print_line: PrintLine
@@ -72,6 +60,10 @@ class _Processes:
     _ending: bool = False
 
     def run(self, number: int) -> int:
+        """Run this number of processes, and return 0 if each ended with 0, otherwise the first other exit code.
+
+        Call it on the main thread, once in a process.
+        """
         signal.signal(signal.SIGTERM, self._end_all)
         signal.signal(signal.SIGINT, self._end_all)
         signal.signal(signal.SIGHUP, self._send_signal)
@@ -175,9 +167,8 @@ def worker(
     if processes > 1:
         settings = checked(config, processes, rekey)
         environments = [dict(environment_of(place, processes, settings)) for place in range(processes)]
-        raise typer.Exit(
-            in_processes(processes, partial(_one_of_several, config, wait, rekey, environments), _print_line)
-        )
+        work = partial(_run_one_of_several, config, wait, rekey, environments)
+        raise typer.Exit(WorkerProcesses(work, _print_line).run(processes))
     try:
         run(config, wait_s=wait, print_line=_print_line, rekey=rekey)
     except SourceUnavailable as error:
@@ -185,7 +176,9 @@ def worker(
         raise typer.Exit(_NO_SOURCE) from None
 
 
-def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int) -> None:
+def _run_one_of_several(
+    config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int
+) -> None:
     """Run the command with one process. ``environments[place]`` has the settings that differ between the processes."""
     from spanscore.cli.main import main  # it imports the commands
 

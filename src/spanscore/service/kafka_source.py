@@ -173,16 +173,16 @@ class KafkaSource:
         """Return the state of the topic, for ``status()``."""
         oldest_ns, rebalanced_s = min(self._oldest().values(), default=None), self._rebalanced_s
         return TopicState(
-            self._kafka.topic,
-            sorted(self._next_offsets.copy()),
-            self._member.partitions_total,
-            sum(self._lag.values()),
-            None if oldest_ns is None else max(0.0, (time_ns() - oldest_ns) / 1e9),
-            None if rebalanced_s is None else monotonic() - rebalanced_s,
-            self._topic.dropped,
-            self._skipped,
-            self._fault,
-            len(self._waiting),
+            name=self._kafka.topic,
+            partitions=sorted(self._next_offsets.copy()),
+            all=self._member.partitions_total,
+            lag=sum(self._lag.values()),
+            oldest_s=None if oldest_ns is None else max(0.0, (time_ns() - oldest_ns) / 1e9),
+            rebalanced_s=None if rebalanced_s is None else monotonic() - rebalanced_s,
+            dropped=self._topic.dropped,
+            skipped=self._skipped,
+            wrong=self._fault,
+            held=len(self._waiting),
         )
 
     def points(self) -> Mapping[Hashable, GaugeReading]:
