@@ -209,7 +209,7 @@ class KafkaSource:
         while not self._stopping.is_set():
             try:
                 self._poll_once()
-            except Exception as error:  # noqa: BLE001  (the next turn may do; what was not read is read again)
+            except Exception as error:  # noqa: BLE001  (the next poll may succeed; unread messages are read again)
                 log_internal_error("read a topic", error)
                 self._stopping.wait(_ROUND_S)
 
@@ -289,16 +289,16 @@ class KafkaSource:
     def _set_clocks(self, partitions: Collection[int]) -> None:
         """Stop the clocks of partitions with unread messages, so that their open units do not age; start the other clocks."""
         for partition in partitions:
-            if self.pressure == "queue" or self._is_disconnected or partition in self._stopped:
-                self._topic.set_clock(partition, "stop")
-            elif self.pressure:  # open units must close; otherwise reading would never resume
-                self._topic.set_clock(partition, "reach_end")
-            else:
-                self._topic.set_clock(partition, "go")
+            is_stopped = self.pressure == "queue" or self._is_disconnected or partition in self._stopped
+            # Under any other pressure open units must close; otherwise reading would never resume.
+            self._topic.set_clock(partition, "stop" if is_stopped else "reach_end" if self.pressure else "go")
 
     def _run_round(self) -> None:
         """Request settled offsets, look for brokers or new partitions if needed, and measure the lag."""
-        if self._settled_request is None and not self._is_committing():
+        self._expire_commit()
+        if (
+            self._settled_request is None and not self._committing
+        ):  # commits may reach a broker in any order: one at a time
             self._settled_request = self._topic.settled_offsets()
         if self._is_disconnected and self._member.look_for_topic():
             self._is_disconnected, self._fault = False, ""
@@ -313,10 +313,12 @@ class KafkaSource:
 
         Before the first commit the messages from the next offset on are counted.
         """
-        is_fetching = self._is_disconnected or not self.pressure
+        use_cached = (
+            self._is_disconnected or not self.pressure
+        )  # paused partitions fetch no new ends, so a broker is asked
         lags = dict[int, int]()
         for partition, offset in self._next_offsets.items():
-            end = self._member.end_offset(partition, cached=is_fetching)
+            end = self._member.end_offset(partition, cached=use_cached)
             done = self._committed.get(partition, offset)
             if end is not None and done is not None:
                 lags[partition] = max(0, end - done)
@@ -354,12 +356,11 @@ class KafkaSource:
         self._committing, self._commit_deadline_s = settled, monotonic() + _ANSWER_S
         self._member.commit(notes)
 
-    def _is_committing(self) -> bool:
-        """Return whether a commit has no answer yet. Only one may be pending, because commits reach a broker in any order."""
+    def _expire_commit(self) -> None:
+        """Let a commit without an answer fail after its deadline."""
         if self._committing and monotonic() > self._commit_deadline_s:
             self._topic.commit_failed(self._committing)
             self._committing = {}
-        return bool(self._committing)
 
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
