@@ -59,7 +59,7 @@ def replay(
     batch_cancel: CancelBatches = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Score stored traces, with the sampling decisions and score ids that they have live, or would have had.
+    """Score stored traces, with the sampling decisions and the score ids of live scoring.
 
     [bold]spanscore replay spanscore.yaml 'jaeger:http://localhost:16686?service=bot' --since 7d --dry-run[/bold]
 
