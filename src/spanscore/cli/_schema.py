@@ -301,19 +301,19 @@ def keys_in(schema: Schema) -> list[Key]:
     shadow = f"metrics[].<metric>.{SHADOW}."
     keys = [*_keys_of_section(schema, schema, ""), *_keys_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
     jury = _keys_of_section(schema["$defs"]["JurySettings"], schema, "metrics[].<metric>.")
-    keys += [
-        key for key in jury if key.path.rpartition(".")[2] in JurySettings.model_fields
-    ]  # jurors have judge's keys
+    # The keys of a juror are those of ``judge``, which are not repeated.
+    keys += [key for key in jury if key.path.rpartition(".")[2] in JurySettings.model_fields]
     return sorted(keys, key=lambda key: [*_ORDER, key.section].index(key.section))
 
 
 def _keys_of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
+    """Yield the keys of a section, each followed by the keys of its own sections. A key that is only a section is left out."""
     for name, value in section["properties"].items():
         path = f"{above}{name}"
         forms = _forms(value, whole)
         inner = [*_inner_sections(forms, whole)] if path != "metrics" else []
-        is_section = isinstance(value.get("default"), dict) or len(forms) == 1
-        if [place for place, _ in inner] != [""] or not is_section:  # the keys of a section describe it
+        is_section = [place for place, _ in inner] == [""]
+        if not is_section or (len(forms) > 1 and not isinstance(value.get("default"), dict)):
             yield _key(path, value, forms, required=name in section.get("required", ()))
         for place, form in inner:
             named = place.replace("*", _PLACEHOLDERS.get(name, ""))
