@@ -57,6 +57,13 @@ def test_every_outcome_has_its_moment_in_the_life_of_a_unit() -> None:
     assert {outcome for cell in cells for outcome in re.findall("`(\\w+)`", cell)} == {str(one) for one in Outcome}
 
 
+def test_every_name_in_the_architecture_is_in_the_source() -> None:
+    words = {word for file in SRC.rglob("*.py") for word in re.findall(r"\w+", file.read_text("utf-8"))} | {"py"}
+    names = set(re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)`", _prose(TEXT["docs/architecture.md"])))
+
+    assert [name for name in sorted(names) if not words.issuperset(name.split("."))] == []
+
+
 def test_every_thread_of_ours_is_listed() -> None:
     sources = "".join(file.read_text() for file in SRC.rglob("*.py") if file.parent.name != "demo")
     started = re.findall(r"(?:pool=|, |Thread\()\"(spanscore-[a-z-]+)\"", sources)

@@ -16,7 +16,7 @@ from tests.servers.server import poll
 from tests.service.listening import PROTOBUF, Running, a_request, listening
 
 from spanscore.service import uvicorn_server
-from spanscore.service.uvicorn_server import CONNECTIONS, STRANGERS
+from spanscore.service.uvicorn_server import CONNECTIONS, UNAUTHENTICATED
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 HEAD = b"POST /v1/traces HTTP/1.1\r\nhost: h\r\ncontent-type: application/x-protobuf\r\n"
@@ -58,7 +58,7 @@ def test_idle_connections_without_a_token_leave_room_for_who_has_it(tmp_path: Pa
             left += 1
 
     assert codes == [200] * 3
-    assert 0 < left <= STRANGERS
+    assert 0 < left <= UNAUTHENTICATED
 
 
 def test_one_connection_too_many_is_refused_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tests.service.test_serve import asked, stopped
 from tests.service.test_worker import captured, configured, evaluations, working
 
 from spanscore.cli import worker as processes
-from spanscore.cli.worker import in_processes
+from spanscore.cli.worker import WorkerProcesses
 from spanscore.config.tree import MetricsEndpointSettings
 from spanscore.service.worker import checked, environment_of
 
@@ -56,7 +56,7 @@ def dies_once(folder: Path, _: int) -> None:
 
 @pytest.mark.parametrize("code", [0, 2, 3])
 def test_one_that_ends_for_good_ends_the_others(code: int, said: list[str], tmp_path: Path) -> None:
-    assert in_processes(2, partial(waits_but_first, code, tmp_path), said.append) == code
+    assert WorkerProcesses(partial(waits_but_first, code, tmp_path), said.append).run(2) == code
     assert re.fullmatch(rf"process 1 ended with {code}, \S+ s after its start: all end", said[0])
 
 
@@ -65,14 +65,14 @@ def test_one_that_crashes_at_its_start_ends_the_others(
 ) -> None:
     monkeypatch.setattr(processes, "BRIEF_S", 600.0)  # a busy machine takes longer than 10 s for a start
 
-    assert in_processes(2, partial(waits_but_first, 1, tmp_path), said.append) == 1
+    assert WorkerProcesses(partial(waits_but_first, 1, tmp_path), said.append).run(2) == 1
     assert len(said) == 1
 
 
 def test_one_that_was_killed_is_started_again(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "BRIEF_S", 0.0)
 
-    assert in_processes(1, partial(dies_once, tmp_path), said.append) == 0
+    assert WorkerProcesses(partial(dies_once, tmp_path), said.append).run(1) == 0
     assert [line.partition(": ")[2] for line in said] == ["it is started again", "all end"]
 
 

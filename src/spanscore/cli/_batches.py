@@ -29,9 +29,9 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
     file = _batch_file(scores, option)
     refuse_unwritable(file)
     run = batch_run(_judges_of(metrics), file)
-    by_themselves = [metric.name for metric in metrics if getattr(metric, "_judge_model", "")]
-    if by_themselves:
-        notes.print_line(f"{', '.join(by_themselves)} asks its judge itself: at once, and at full price")
+    unbatched = [metric.name for metric in metrics if getattr(metric, "_judge_model", "")]
+    if unbatched:
+        notes.print_line(f"{', '.join(unbatched)} asks its judge itself: at once, and at full price")
     for note in run.notes():
         notes.print_line(note)
     return run

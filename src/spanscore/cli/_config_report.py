@@ -1,4 +1,4 @@
-"""Checks the settings, the metrics, and each topic of a configuration file. No judge is called."""
+"""Checks a configuration file: its settings, its metrics, then topic by topic the parts that it configures. Calls no judge."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _without_new_cache(settings: Configuration) -> Configuration:
 
 
 def _with_refusal(parts: Topic) -> Topic:
-    """Yield the problems and lines of a topic, with the problem that it raises at the end, if any."""
+    """Yield the problems and lines of a topic. A problem that the topic raises is yielded last."""
     try:
         yield from parts
     except ConfigurationError as error:

@@ -38,7 +38,7 @@ _COLUMNS = ["hour", "requests"]
 _HOURS = (24, 168)
 """Rows of a traffic profile: of a day, of a week."""
 _CACHING = ("openai:", "azure_openai:", "anthropic:")
-"""Beginnings of the names of models whose provider's cache is used."""
+"""Prefixes of the names of models whose provider's prompt cache is used."""
 _FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")
 _USAGE = (
     semconv.JUDGE_CALLS_ATTRIBUTE,
@@ -235,7 +235,7 @@ class CostPlan:
         usd_alone: USD without ``bundle``; None = the metric has no bundle, or the judge's model has no price.
         most_usd: US dollars if the jurors always disagree, so that ``then`` is asked every time; None without ``then`` or a
             price.
-        beginnings: as in ``Cost``.
+        beginnings: first field of the evidence → tokens of each question up to the end of that field, as in ``Cost``.
     """
 
     metric: str
@@ -480,7 +480,7 @@ def has_judge(metric: Metric) -> bool:
 
 
 _Row = tuple[str, str, Mapping[str, Any], ChatModelSettings | JurySettings]
-"""Metric, registry entry, parameters, and judge or jury."""
+"""Name of the metric, its registry entry, its parameters, and its judge or jury."""
 
 
 def _costs(settings: Configuration, rows: Sequence[_Row], sizes: Sizes) -> Iterator[CostPlan]:

@@ -1,4 +1,4 @@
-"""One run of ``spanscore evaluate``: scores the samples of a file, prints and writes the results, applies the quality gate."""
+"""One run of ``spanscore evaluate``: scores the samples of a file, prints and writes the results, checks the quality gate."""
 
 from __future__ import annotations
 
@@ -58,23 +58,23 @@ from spanscore.stored.quality_gate import (
 )
 from spanscore.wiring.accounts import Accounts, configured_budget_ledger
 
-FELL, INCOMPLETE = 1, 3
-"""Exit codes: a bound of the gate does not hold; too many cases have no score."""
-_CASES = 10
-"""Changed cases that are printed at most."""
+BELOW_BOUND, INCOMPLETE = 1, 3
+"""Exit codes: a bound of the gate is not met; too many cases have no score."""
+_SHOWN_CASES = 10
+"""Maximum number of fallen cases that are printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityGate:
-    """The gate of ``spanscore evaluate``: options, verdict, and the update of the baseline.
+    """The options of the quality gate of ``spanscore evaluate``, with its check, its output and the update of the baseline.
 
     Attributes:
         baseline: file with the rows of an earlier run; None = no baseline.
         update: whether this run's rows replace the baseline.
-        max_drop: bounds such as ``metric=0.03`` on the drop of a mean quality.
-        least: bounds such as ``metric=0.98`` on the mean quality.
+        max_drop: largest drops of mean qualities, as ``metric=0.03``.
+        least: lowest mean qualities, as ``metric=0.98``.
         max_unscored: share of a metric's cases that may have no score, [0, 1].
-        junit: file for the verdicts in JUnit's format; None = no file.
+        junit: file for the results in JUnit's format; None = no file.
     """
 
     baseline: Path | None
@@ -85,12 +85,14 @@ class QualityGate:
     junit: Path | None
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether an option of the gate was given."""
         return bool(self.baseline or self.max_drop or self.least or self.junit)
 
-    def gate(self, metrics: Collection[str]) -> QualityBounds:
-        """Return the bounds of these metrics, before a judge is paid. A baseline that will be replaced bounds no drop.
+    def bounds(self, metrics: Collection[str]) -> QualityBounds:
+        """Return the bounds on these metrics. Wrong options are refused here, before a judge is paid.
+
+        If the run replaces the baseline, no drop is bounded.
 
         Raises:
             ConfigurationError: an option is wrong, or there is no baseline yet.
@@ -100,55 +102,54 @@ class QualityGate:
         if not 0.0 <= self.max_unscored <= 1.0:
             raise ConfigurationError(f"--max-unscored is {self.max_unscored:g}; it is a share, from 0 to 1")
         refuse_unwritable(self.junit, self.baseline if self.update else None)
-        drops = {} if self.update else _bounds("--max-drop", self.max_drop)
-        least = _bounds("--min", self.least)
-        gate = QualityBounds(self._rows(), drops, least, self.max_unscored, replaces=self.update)
-        gate.refuse_unknown(metrics)
-        return gate
+        drops = {} if self.update else _parse_bounds("--max-drop", self.max_drop)
+        least = _parse_bounds("--min", self.least)
+        bounds = QualityBounds(self._read_baseline(), drops, least, self.max_unscored, replaces=self.update)
+        bounds.refuse_unknown(metrics)
+        return bounds
 
-    def _rows(self) -> list[Row] | None:
+    def _read_baseline(self) -> list[Row] | None:
         if self.baseline is None:
             return None
         rows = list(read_rows(self.baseline))
         if not rows and not self.update:
-            lacks = "holds no rows to compare with" if self.baseline.exists() else "is not there"
-            raise ConfigurationError(f"{self.baseline} {lacks}; --update-baseline writes it from this run")
+            fault = "holds no rows to compare with" if self.baseline.exists() else "is not there"
+            raise ConfigurationError(f"{self.baseline} {fault}; --update-baseline writes it from this run")
         return rows or None
 
-    def hold(self, gate: QualityBounds, result: Result, source: str) -> GateResult:
-        """Return the verdict on a run, and write the files that the options name.
+    def check(self, bounds: QualityBounds, result: Result, source: str) -> GateResult:
+        """Check a run against the bounds, and write the files that the options name.
 
         Raises:
             ConfigurationError: the run cannot be compared with the baseline, or a file cannot be written.
         """
-        held = check_quality(gate, result)
+        verdict = check_quality(bounds, result)
         if self.junit is not None:
-            write_junit(held, self.junit, suite=source)
-        if self.update and self.baseline is not None and not result.interrupted:
+            write_junit(verdict, self.junit, suite=source)
+        if self.update and self.baseline is not None:
             write_rows(self.baseline, result.rows)
-        return held
+        return verdict
 
-    def print_verdict(self, held: GateResult) -> None:
-        """Print the cases with a drop in quality, then the metrics."""
+    def print_verdict(self, verdict: GateResult) -> None:
+        """Print a table of the fallen cases, then a table of the metrics, with notes."""
         terminal = Terminal()
-        fallen = [change for change in held.changes if change.after < change.before]
+        fallen = [change for change in verdict.changes if change.after < change.before]
         if fallen:
-            terminal.print(_cases(fallen))
-        terminal.print(_metrics(held.metrics))
-        for line in _lines(held):
+            terminal.print(_changes_table(fallen))
+        terminal.print(_gate_table(verdict.metrics))
+        for line in _gate_lines(verdict):
             terminal.print_line(line)
         if self.update:
             terminal.print(f"{self.baseline} holds this run now.", markup=False)
 
 
-def exit_code(held: GateResult) -> int:
-    """Return the exit code of the command."""
-    if not held.passed:
-        return FELL
-    return INCOMPLETE if held.incomplete else 0
+def _exit_code(verdict: GateResult) -> int:
+    if not verdict.passed:
+        return BELOW_BOUND
+    return INCOMPLETE if verdict.incomplete else 0
 
 
-def _bounds(option: str, texts: Sequence[str]) -> Mapping[str, float]:
+def _parse_bounds(option: str, texts: Sequence[str]) -> Mapping[str, float]:
     bounds: dict[str, float] = {}
     for text in ",".join(texts).split(","):
         name, equals, number = text.strip().partition("=")
@@ -166,17 +167,17 @@ def _bounds(option: str, texts: Sequence[str]) -> Mapping[str, float]:
     return bounds
 
 
-def _cases(fallen: Sequence[CaseChange]) -> TextTable:
-    more = len(fallen) - _CASES
+def _changes_table(fallen: Sequence[CaseChange]) -> TextTable:
+    more = len(fallen) - _SHOWN_CASES
     title = f"{len(fallen)} cases fell" + (f", these most of all ({more} more)" if more > 0 else "")
     rows = [
         (printable(change.case), change.metric, f"{change.before:.2f}", f"{change.after:.2f}")
-        for change in fallen[:_CASES]
+        for change in fallen[:_SHOWN_CASES]
     ]
     return TextTable(("case", "metric", "before", "now"), rows, title=title if len(fallen) > 1 else "1 case fell")
 
 
-def _metrics(metrics: Sequence[MetricGate]) -> TextTable:
+def _gate_table(metrics: Sequence[MetricGate]) -> TextTable:
     rows = []
     for gate in metrics:
         change, cases = "–", "–"
@@ -184,29 +185,29 @@ def _metrics(metrics: Sequence[MetricGate]) -> TextTable:
             change = f"{gate.change.mean:+.3f} ({gate.change.low:+.3f} to {gate.change.high:+.3f})"
             cases = str(gate.cases)
         verdict = "does not hold" if gate.failed else "not known" if gate.incomplete else "holds"
-        rows.append((gate.metric, _number(gate.before), _number(gate.quality), change, cases, verdict))
+        rows.append((gate.metric, _format_quality(gate.before), _format_quality(gate.quality), change, cases, verdict))
     return TextTable(("metric", "before", "now", "change (95 %)", "cases", "verdict"), rows, title="At the gate")
 
 
-def _lines(held: GateResult) -> Iterator[str]:
-    if held.by_line:
+def _gate_lines(verdict: GateResult) -> Iterator[str]:
+    if verdict.by_line:
         yield "cases are identified by line, as some have no id: the same line must be the same case"
-    if held.not_in_baseline:
-        yield f"{held.not_in_baseline:,} scored cases have no score in the baseline: they are not compared"
-    if held.not_in_run:
-        yield f"{held.not_in_run:,} cases of the baseline have no score in this run"
-    for gate in held.metrics:
+    if verdict.not_in_baseline:
+        yield f"{verdict.not_in_baseline:,} scored cases have no score in the baseline: they are not compared"
+    if verdict.not_in_run:
+        yield f"{verdict.not_in_run:,} cases of the baseline have no score in this run"
+    for gate in verdict.metrics:
         yield from (f"{gate.metric} {why}" for why in gate.failed)
         yield from (f"{gate.metric}: {note}" for note in gate.notes)
         if gate.lacks:
             yield f"{gate.metric}: {gate.lacks}"
         if gate.evaluator_version_changed:
             yield f"{gate.metric}: the baseline is of another version or judge; a change may be the judge's"
-    if held.incomplete:
+    if verdict.incomplete:
         yield f"Not known: {LEAVE_OUT}; --max-unscored allows more"
 
 
-def _number(value: float | None) -> str:
+def _format_quality(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -245,26 +246,27 @@ class ScoreRun:
             SpanscoreError: an option, the configuration or the file is wrong.
         """
         configured = self._read_configuration()
-        metrics = self._metrics(configured)
-        gate = self.gate.gate([metric.name for metric in metrics])
+        metrics = self._make_metrics(configured)
+        bounds = self.gate.bounds([metric.name for metric in metrics])
         refuse_unwritable(self.out)
         refuse_overwriting(self.file, self.out)
         if self.report is not None:
             check_report(self.report)
-        total = _count_records(self.file, gate)
+        total = _count_records(self.file, bounds)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         if configured is None and not self.judge:
             _note_offline(metrics, notes)
         batch = open_batch_run(metrics, self.out, "--out", notes) if self.batch else None
         scoring = self._score(metrics, configured, total, notes, batch)
         result = scoring.result()
-        held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
-        self._print(result, held, configured)
+        is_checked = self.gate.is_requested and not result.interrupted
+        verdict = self.gate.check(bounds, result, self.file) if is_checked else None
+        self._print(result, verdict, configured)
         for note in self._notes(result, scoring, batch):
             notes.print(note, soft_wrap=True)
         if result.interrupted:
             return INTERRUPTED
-        return 0 if held is None else exit_code(held)
+        return 0 if verdict is None else _exit_code(verdict)
 
     def cancel_batches(self) -> None:
         """Cancel the open batches of an earlier run, and print their numbers.
@@ -272,16 +274,16 @@ class ScoreRun:
         Raises:
             SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
         """
-        metrics = self._metrics(self._read_configuration())
+        metrics = self._make_metrics(self._read_configuration())
         typer.echo(cancel_open_batches(metrics, self.out, "--out"))
 
     def _read_configuration(self) -> ConfigReport | None:
         if self.config is None:
             return None
-        with _naming_embeddings():
+        with _name_embeddings_option():
             return valid(self.config, judge=not self.judge, embeddings=not (self.judge or self.embeddings))
 
-    def _metrics(self, configured: ConfigReport | None) -> list[Metric]:
+    def _make_metrics(self, configured: ConfigReport | None) -> list[Metric]:
         settings, as_written = (configured.settings, configured.as_written) if configured else (None, SecretMask())
         with as_written.mask_errors():
             return _make_metrics(self.names, settings, self.judge, self.embeddings)
@@ -317,14 +319,14 @@ class ScoreRun:
                 bar.update(task, description="interrupted")
         return scoring
 
-    def _print(self, result: Result, held: GateResult | None, configured: ConfigReport | None) -> None:
+    def _print(self, result: Result, verdict: GateResult | None, configured: ConfigReport | None) -> None:
         if self.as_json:
-            at_gate = {} if held is None else {"gate": held.as_json()}
-            typer.echo(json.dumps({**result.as_json(), **at_gate}, indent=2))
+            gate = {} if verdict is None else {"gate": verdict.as_json()}
+            typer.echo(json.dumps({**result.as_json(), **gate}, indent=2))
         else:
             Terminal().print(result)
-            if held is not None:
-                self.gate.print_verdict(held)
+            if verdict is not None:
+                self.gate.print_verdict(verdict)
         if self.report is not None:
             redactor = redactor_in(configured.settings.redactor) if configured else None
             write_report(result, self.report, source=self.file, redactor=redactor)
@@ -333,10 +335,10 @@ class ScoreRun:
         if unpaid := sum(row.outcome is Outcome.BUDGET_EXHAUSTED for row in result.rows):
             yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps the scored rows")
         if self.out is not None:
-            left = scoring.left_in_file
-            beside = f", with {left} of other samples, metrics or versions" if left else ""
-            taken = f"{result.taken_over} of them taken over from an earlier run"
-            yield f"{len(result.rows)} rows are in {self.out}{beside}; {taken}."
+            others = scoring.left_in_file
+            rest = f", with {others} of other samples, metrics or versions" if others else ""
+            reused = f"{result.taken_over} of them taken over from an earlier run"
+            yield f"{len(result.rows)} rows are in {self.out}{rest}; {reused}."
         if self.report is not None:
             yield f"The page of {len(result.rows)} rows is {self.report}; open {self.report.absolute().as_uri()}"
         if result.interrupted:
@@ -359,10 +361,10 @@ class PausedAccounts(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return a sentence per paused account; empty if every account answers, and at the end."""
-        away = [state for state in self._accounts.states() if state.breaker != "closed" and not task.finished]
+        paused = [state for state in self._accounts.states() if state.breaker != "closed" and not task.finished]
         sentences = (
             f"{state.account!r} does not answer{f': {state.because}' if state.because else ''}; it is called again"
-            for state in away
+            for state in paused
         )
         return Text("; ".join(sentences), style="yellow")
 
@@ -384,37 +386,37 @@ def named_clocks() -> tuple[ProgressColumn, ...]:
     return TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
-def _count_records(file: str, gate: QualityBounds) -> int | None:
+def _count_records(file: str, bounds: QualityBounds) -> int | None:
     """Return the number of records; None for standard input, which can be read only once.
 
     Raises:
-        ConfigurationError: the file has no record, or the gate cannot compare its records.
+        ConfigurationError: the file has no record, or its records cannot be compared with the baseline.
         SampleError: no record is a sample.
     """
     if file == "-":
         return None
     ids, bad = list[str | int | None](), list[BadRecord]()
-    for read in read_samples(file):
-        ids.append(read.id)
-        if isinstance(read.sample, BadRecord):
-            bad.append(read.sample)
+    for record in read_samples(file):
+        ids.append(record.id)
+        if isinstance(record.sample, BadRecord):
+            bad.append(record.sample)
     if not ids:
         raise ConfigurationError(f"{file} holds no samples")
     if len(bad) == len(ids):
         raise none_is_a_sample(bad)
-    gate.refuse_cases(ids)
+    bounds.refuse_cases(ids)
     return len(ids)
 
 
 def _make_metrics(metrics: str, settings: Configuration | None, judge: str, embeddings: str) -> list[Metric]:
     """Return the named metrics with their configured parameters; without names, all metrics of the configuration."""
     entries = _find_entries(metrics, settings)
-    judging, vectors = _judge(settings, judge), _embedder(settings, embeddings)
-    with _naming_embeddings():
+    own_judge, own_embedder = _make_judge(settings, judge), _make_embedder(settings, embeddings)
+    with _name_embeddings_option():
         return [
-            create(name, judge=judging, embeddings=vectors, **parameters)
+            create(name, judge=own_judge, embeddings=own_embedder, **parameters)
             if jury is None or settings is None or judge
-            else make_metric(settings, name, parameters, jury, judge=judging, embeddings=vectors)
+            else make_metric(settings, name, parameters, jury, judge=own_judge, embeddings=own_embedder)
             for name, parameters, jury in entries
         ]
 
@@ -434,7 +436,7 @@ def _find_entries(
 
 
 @contextmanager
-def _naming_embeddings() -> Iterator[None]:
+def _name_embeddings_option() -> Iterator[None]:
     """Add the option for embeddings to an error about missing embeddings."""
     try:
         yield
@@ -446,7 +448,7 @@ def _naming_embeddings() -> Iterator[None]:
         raise ConfigurationError(f"{error}; here: --embeddings provider:model") from error
 
 
-def _embedder(settings: Configuration | None, name: str) -> Embedder | None:
+def _make_embedder(settings: Configuration | None, name: str) -> Embedder | None:
     named = name or (settings.embeddings if settings else None)
     if not named:
         return None
@@ -456,7 +458,7 @@ def _embedder(settings: Configuration | None, name: str) -> Embedder | None:
     return make()
 
 
-def _judge(settings: Configuration | None, name: str) -> Judge:
+def _make_judge(settings: Configuration | None, name: str) -> Judge:
     if settings is not None and not name:
         for problem in judge_problems(settings):
             raise problem

@@ -45,6 +45,7 @@ _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IG
 
 
 def _judge(report: ConfigReport) -> Topic:
+    """Yield why the judge cannot be made, and remarks on its price, its budget and its timeout."""
     settings = report.settings
     yield from judge_problems(settings)
     if settings.judge.model != "lexical" and price_in(settings, settings.judge) is None:
@@ -262,6 +263,7 @@ def _evaluator_versions(report: ConfigReport) -> Topic:
 
 
 def _stand_ins(settings: Configuration) -> tuple[list[Metric], list[Metric]]:
+    """Return the metrics, and those of second judges, with stand-ins for models; empty if one cannot be made."""
     try:
         own = [
             _make_metric(name, parameters, settings.judge if jury is None else jury, settings)

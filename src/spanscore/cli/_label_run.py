@@ -40,7 +40,8 @@ from spanscore.stored.labelling import LabelFile, LabelSession, case_key, choice
 from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import CaseCounts, reading_settings
 
-_WITHOUT_JUDGE = "review"
+_REVIEW = "review"
+"""Name of labels without a metric, and the ending of their name with a metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +69,16 @@ class LabelRun:
         """
         terminal = Terminal(stderr=True, highlight=False, markup=False)
         cases, notes = self._read()
-        metric = self.metric or _only_metric(self.file, cases)
+        metric = self.metric or _metric_of_scores(self.file, cases)
         scale, scale_notes = self._scale(metric)
-        frame, frame_notes = _judged_cases(cases, metric, scale)
-        name = f"{metric}_{_WITHOUT_JUDGE}" if metric else _WITHOUT_JUDGE
+        judged, case_notes = _select_cases(cases, metric, scale)
+        name = f"{metric}_{_REVIEW}" if metric else _REVIEW
         out = self.out or Path(f"labels-{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._file_stem(metric))}.jsonl")
         refuse_unwritable(out)
         refuse_overwriting(str(self.file), out)
-        draw = draw_labels(frame, self.pick, metric=metric, number=self.count, seed=self.seed)
+        draw = draw_labels(judged, self.pick, metric=metric, number=self.count, seed=self.seed)
         label_file = LabelFile(out, name, self.annotator, time_ns)
-        labels = LabelSummary(metric=metric, scale=scale, draw=draw, frame=frame, target=self.target)
+        labels = LabelSummary(metric=metric, scale=scale, draw=draw, judged=judged, target=self.target)
         session = LabelSession(
             draw,
             label_file,
@@ -86,7 +87,7 @@ class LabelRun:
             summarize=lambda: [*labels.lines(out, label_file.labels())],
         )
         page = LabelPage(session, self._renderer(metric, out), self.port)
-        for note in (*notes, *scale_notes, *frame_notes):
+        for note in (*notes, *scale_notes, *case_notes):
             terminal.print_line(note)
         terminal.print_line(
             f"{format_count(len(draw.cases), 'case')} to label; Ctrl-C or 'finish' on the page ends the command"
@@ -106,7 +107,7 @@ class LabelRun:
             Terminal(highlight=False, markup=False).print_line(line)
 
     def _file_stem(self, metric: str) -> str:
-        stem = metric or _WITHOUT_JUDGE
+        stem = metric or _REVIEW
         return stem if self.pick.is_representative else f"{stem}-{self.pick.value}"
 
     def _read(self) -> tuple[list[LabelCase], list[str]]:
@@ -145,31 +146,31 @@ class LabelRun:
 
     def _renderer(self, metric: str, out: Path) -> Callable[[str], str]:
         values = {
-            "title": metric or _WITHOUT_JUDGE,
+            "title": metric or _REVIEW,
             "annotator": self.annotator,
             "headline": f"Does it pass {metric}?" if metric else "Is the answer good?",
-            "definition": [*_definition_of(metric, self.config)] if metric else [],
+            "definition": [*_describe_metric(metric, self.config)] if metric else [],
             "file": str(out),
         }
         jinja2_page.render("label.html.j2", nonce="", **values)  # a missing extra is an error before the page opens
         return lambda nonce: jinja2_page.render("label.html.j2", nonce=nonce, **values)
 
 
-def _definition_of(metric: str, config: Path | None) -> Iterator[str]:
-    """Yield the definition or the question of a metric, and the meaning of each category or grade; nothing if it is unknown."""
-    judged_by = look_up_metric(metric, config)
-    if judged_by is None:
+def _describe_metric(metric: str, config: Path | None) -> Iterator[str]:
+    """Yield the definition or the question of a metric, then the meaning of each category or grade. Empty if it is unknown."""
+    described = look_up_metric(metric, config)
+    if described is None:
         return
-    own = (getattr(judged_by, name, None) for name in ("definition", "question"))
-    question = metric_doc_of(judged_by).question.replace("``", "")
+    own = (getattr(described, name, None) for name in ("definition", "question"))
+    question = metric_doc_of(described).question.replace("``", "")
     yield next((text for text in own if isinstance(text, str) and text), question)
     for name in ("categories", "rubrics"):
-        meanings = getattr(judged_by, name, None)
+        meanings = getattr(described, name, None)
         if isinstance(meanings, Mapping):
             yield from (f"{word}: {meaning}" for word, meaning in meanings.items())
 
 
-def _only_metric(file: Path, cases: Sequence[LabelCase]) -> str:
+def _metric_of_scores(file: Path, cases: Sequence[LabelCase]) -> str:
     """Return the metric of the cases' scores; empty without scores.
 
     Raises:
@@ -183,21 +184,21 @@ def _only_metric(file: Path, cases: Sequence[LabelCase]) -> str:
     return metrics[0] if metrics else ""
 
 
-def _judged_cases(cases: Sequence[LabelCase], metric: str, scale: Scale) -> tuple[list[LabelCase], list[str]]:
-    """Return the cases with a verdict, each once; all cases if no case has one. The notes count cases that are left out."""
-    judged = [case.with_verdict(metric, scale) for case in cases]
-    scored = [case for case in judged if case.passed is not None]
+def _select_cases(cases: Sequence[LabelCase], metric: str, scale: Scale) -> tuple[list[LabelCase], list[str]]:
+    """Return the cases with a verdict, each once, or all cases if no case has one; and notes on cases that are left out."""
+    cases = [case.with_verdict(metric, scale) for case in cases]
+    judged = [case for case in cases if case.passed is not None]
     notes = []
-    if not scored:
+    if not judged:
         notes.append(
             f"no case has a verdict{f' of {printable(metric)}' if metric else ''}: no judge is compared with the labels"
         )
-    elif left_out := len(judged) - len(scored):
+    elif left_out := len(cases) - len(judged):
         notes.append(f"{format_count(left_out, 'case')} without a verdict of {printable(metric)}: left out")
-    frame = {case.key: case for case in scored or judged}
-    if repeated := len(scored or judged) - len(frame):
+    by_key = {case.key: case for case in judged or cases}
+    if repeated := len(judged or cases) - len(by_key):
         notes.append(f"{format_count(repeated, 'case')} with the ids or the content of a later case: left out")
-    return [*frame.values()], notes
+    return [*by_key.values()], notes
 
 
 # --- summary --------------------------------------------------------------------------------------------------------
@@ -209,14 +210,14 @@ class LabelSummary:
 
     Attributes:
         metric: metric of the judge; empty = no judge.
-        frame: the judged cases, drawn or not.
+        judged: the cases with a verdict of the judge, drawn or not; all cases if none has a verdict.
         target: wanted half width of the interval of the corrected pass rate.
     """
 
     metric: str
     scale: Scale
     draw: LabelDraw
-    frame: Sequence[LabelCase]
+    judged: Sequence[LabelCase]
     target: float
 
     def lines(self, out: Path, labels: Sequence[AnnotatedSample]) -> Iterator[str]:
@@ -280,27 +281,27 @@ class LabelSummary:
                 return
             verdicts = JudgeVerdicts(in_lines, tuple(self._window()))
             verdicts = verdicts.of(choose_version(verdicts, None))
-            run = calibrate_judge(out, self.metric, labels, verdicts, scale, None)
+            result = calibrate_judge(out, self.metric, labels, verdicts, scale, None)
         except ConfigurationError as error:
             facts["notes"].append(str(error))
             return
-        facts["kappa"] = run.calibration.kappa._asdict()
-        facts["notes"] += run.facts.notes()
-        if run.window is None:
+        facts["kappa"] = result.calibration.kappa._asdict()
+        facts["notes"] += result.facts.notes()
+        if result.window is None:
             facts["notes"].append("each judged case has a label, so the pass rate of the cases needs no estimate")
         else:
-            rate = run.rates["fresh"]
-            more = labels_needed(run.calibration.labels, rate, self.target) - run.calibration.labels
+            rate = result.rates["fresh"]
+            more = labels_needed(result.calibration.labels, rate, self.target) - result.calibration.labels
             facts |= {
-                "units": run.window.n,
+                "units": result.window.n,
                 "rate": rate._asdict(),
-                "raw": run.rates["raw"].value,
+                "raw": result.rates["raw"].value,
                 "more": max(0, more),
             }
 
     def _window(self) -> Iterator[JudgeVerdict]:
         """Yield the judge's verdict on each judged case, drawn or not."""
-        for case in self.frame:
+        for case in self.judged:
             score = case.scores.get(self.metric)
             if score is not None and case.passed is not None:
                 yield JudgeVerdict(case.passed, score.evaluator_version or "", 1.0 / (score.probability or 1.0))

@@ -104,10 +104,10 @@ def refuse_overwriting(source: str, path: Path | None) -> None:
     Raises:
         ConfigurationError: ``path``, given as ``--out``, is such a file.
     """
-    read = Path(source)
-    if path is None or not path.exists() or not read.exists():
+    source_path = Path(source)
+    if path is None or not path.exists() or not source_path.exists():
         return
-    if path.samefile(read) or (read.is_dir() and path.parent.samefile(read)):
+    if path.samefile(source_path) or (source_path.is_dir() and path.parent.samefile(source_path)):
         raise ConfigurationError(f"--out {path} is read by this command; choose another file")
 
 

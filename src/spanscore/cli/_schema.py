@@ -53,7 +53,7 @@ def plain(text: str) -> str:
 
 
 def meaning_of(section: type[BaseModel], key: str) -> str:
-    """Return the description of a section's key, from the docstring of the section or of the section that the key holds."""
+    """Return the description of a section's key, from the section's docstring, or else from that of the key's own section."""
     classes = [base for base in section.__mro__ if issubclass(base, BaseModel)]
     documented = [*classes, *(_DESCRIBED_BY[base] for base in classes if base in _DESCRIBED_BY)]
     meaning = next((meanings[key] for meanings in map(parameters_in, documented) if key in meanings), "")
@@ -68,7 +68,7 @@ def meaning_of(section: type[BaseModel], key: str) -> str:
 # --- schema ---------------------------------------------------------------------------------------------------------
 
 Schema = dict[str, Any]
-METRIC_OF_ONES_OWN: Final = r"^[\w.]+:[\w.]+$"
+CUSTOM_METRIC: Final = r"^[\w.]+:[\w.]+$"
 """Pattern of a metric outside the package: ``my_pkg.metrics:Politeness``."""
 _NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
 """Parameters of a metric that are objects, or that other keys of the configuration set."""
@@ -168,10 +168,10 @@ def _metrics() -> Schema:
         "type": "object",
         "minProperties": 1,
         "properties": {name: _parameters(kind) for name, kind in names.items()},
-        "patternProperties": {METRIC_OF_ONES_OWN: {"type": ["object", "null"]}},
+        "patternProperties": {CUSTOM_METRIC: {"type": ["object", "null"]}},
         "additionalProperties": False,
     }
-    from_outside = {"type": "string", "pattern": METRIC_OF_ONES_OWN}
+    from_outside = {"type": "string", "pattern": CUSTOM_METRIC}
     return {"anyOf": [{"type": "string", "enum": [*names]}, from_outside, _FROM_ENVIRONMENT, with_parameters]}
 
 
@@ -222,7 +222,7 @@ def _with_environment(node: Any) -> Any:
         return node
     inner = {name: _keyword_with_environment(name, value) for name, value in node.items()}
     if "anyOf" in inner:
-        return {**inner, "anyOf": _flat(inner["anyOf"])}
+        return {**inner, "anyOf": _flatten(inner["anyOf"])}
     if node.get("type") not in _PLAIN and "enum" not in node and "pattern" not in node:
         return inner
     beside = {name: inner.pop(name) for name in ("default", "description") if name in inner}
@@ -235,11 +235,11 @@ def _keyword_with_environment(keyword: str, value: Any) -> Any:
     return value if keyword in {"enum", "default"} else _with_environment(value)
 
 
-def _flat(choices: list[Schema]) -> list[Schema]:
+def _flatten(choices: list[Schema]) -> list[Schema]:
     """Return the choices and their nested choices, each once, ``${NAME}`` last."""
-    spread = [form for choice in choices for form in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
-    distinct = [form for position, form in enumerate(spread) if form not in spread[:position]]
-    return sorted(distinct, key=_FROM_ENVIRONMENT.__eq__)
+    all_forms = [form for choice in choices for form in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
+    distinct = [form for position, form in enumerate(all_forms) if form not in all_forms[:position]]
+    return sorted(distinct, key=lambda form: form == _FROM_ENVIRONMENT)
 
 
 # --- schema keys ----------------------------------------------------------------------------------------------------
@@ -265,10 +265,10 @@ _ORDER: Final = (
 )
 """Sections in the order of the pages; the others follow."""
 _PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size", f"^{PERCENT}$": "share"}
-_GUARD: Final = 10**9
-"""Bounds above this only catch nonsense, and are not shown."""
+_HIGHEST_BOUND: Final = 10**9
+"""Bounds from this value on only refuse nonsense, and are not shown."""
 _SIZES: Final = {"MB": 10**6, "kB": 10**3, "B": 1}
-_NAMES: Final = {"alerts": "<metric>", "prices": "<model>"}
+_PLACEHOLDERS: Final = {"alerts": "<metric>", "prices": "<model>"}
 """Mapping of sections → placeholder for its keys."""
 
 
@@ -299,25 +299,25 @@ class Key:
 def keys_in(schema: Schema) -> list[Key]:
     """Return the keys, section by section, in the order of the schema."""
     shadow = f"metrics[].<metric>.{SHADOW}."
-    keys = [*_of_section(schema, schema, ""), *_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
-    jury = _of_section(schema["$defs"]["JurySettings"], schema, "metrics[].<metric>.")
-    keys += [
-        key for key in jury if key.path.rpartition(".")[2] in JurySettings.model_fields
-    ]  # jurors have judge's keys
+    keys = [*_keys_of_section(schema, schema, ""), *_keys_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
+    jury = _keys_of_section(schema["$defs"]["JurySettings"], schema, "metrics[].<metric>.")
+    # The keys of a juror are those of ``judge``, which are not repeated.
+    keys += [key for key in jury if key.path.rpartition(".")[2] in JurySettings.model_fields]
     return sorted(keys, key=lambda key: [*_ORDER, key.section].index(key.section))
 
 
-def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
+def _keys_of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
+    """Yield the keys of a section, each followed by the keys of its own sections. A key that is only a section is left out."""
     for name, value in section["properties"].items():
         path = f"{above}{name}"
         forms = _forms(value, whole)
         inner = [*_inner_sections(forms, whole)] if path != "metrics" else []
-        is_section = isinstance(value.get("default"), dict) or len(forms) == 1
-        if [place for place, _ in inner] != [""] or not is_section:  # the keys of a section describe it
+        is_section = [place for place, _ in inner] == [""]
+        if not is_section or (len(forms) > 1 and not isinstance(value.get("default"), dict)):
             yield _key(path, value, forms, required=name in section.get("required", ()))
         for place, form in inner:
-            named = place.replace("*", _NAMES.get(name, ""))
-            yield from _of_section(form, whole, f"{path}{named}.")
+            named = place.replace("*", _PLACEHOLDERS.get(name, ""))
+            yield from _keys_of_section(form, whole, f"{path}{named}.")
 
 
 def _inner_sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[str, Schema]]:
@@ -373,7 +373,7 @@ def _format_allowed(form: Schema, kind: str) -> str:
     if "enum" in form:
         return ", ".join(f"`{word}`" for word in form["enum"])
     low, above, high, below = (
-        None if form.get(bound) is None or form[bound] >= _GUARD else _format_value(form[bound], kind)
+        None if form.get(bound) is None or form[bound] >= _HIGHEST_BOUND else _format_value(form[bound], kind)
         for bound in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
     )
     if high is not None or below is not None:
@@ -410,7 +410,7 @@ _HEADER: Final = """\
 # null is the value of a key that is left out. Durations: 500ms, 30s, 5m, 1h, 7d or seconds; sizes: 64MB, 500kB or bytes.
 # ${NAME} in a text is replaced by that environment variable; SPANSCORE_SAMPLING__RATE=0.2 there sets sampling.rate.
 """
-_GIVEN: Final[Mapping[str, str]] = {
+_EXAMPLE_VALUES: Final[Mapping[str, str]] = {
     "metrics": "\n  - faithfulness\n  - string_presence",
     "metrics[].<metric>.shadow.model": '"openai:gpt-5-mini"',
     "metrics[].<metric>.shadow.budget[].calls": "1000",
@@ -443,7 +443,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "kafka.brokers": '["127.0.0.1:9092"]',
 }
 """Key → its value in the example, for keys without a default or with a default that shows nothing."""
-_NAMED: Final = {
+_EXAMPLE_NAMES: Final = {
     ("<metric>", "metrics"): "response_relevancy",
     ("<metric>", "alerts"): "faithfulness",
     ("<model>", "judge"): "gpt-4o-mini",
@@ -471,10 +471,10 @@ def example_file() -> str:
         parents = key.path.split(".")[:-1]
         if key.section != section:
             lines.append("")
-        same = next((depth for depth, name in enumerate(parents) if above[depth : depth + 1] != [name]), len(parents))
-        for depth in range(same, len(parents)):
+        common = next((depth for depth, name in enumerate(parents) if above[depth : depth + 1] != [name]), len(parents))
+        for depth in range(common, len(parents)):
             lines += _section_lines(parents[: depth + 1], rows, whole)
-        lines += _lines(key, holds_more=any(row.startswith((f"{key.path}.", f"{key.path}[]")) for row in rows))
+        lines += _key_lines(key, holds_more=any(row.startswith((f"{key.path}.", f"{key.path}[]")) for row in rows))
         above, section = parents, key.section
     return _HEADER + "\n".join(lines) + "\n"
 
@@ -497,21 +497,21 @@ def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> 
     if name.endswith("[]"):
         yield _comment_out(f"{indent}  -", place)
     elif name.startswith("<"):
-        yield _comment_out(f"{indent}{_NAMED[name, place[0].removesuffix('[]')]}:", place)
+        yield _comment_out(f"{indent}{_EXAMPLE_NAMES[name, place[0].removesuffix('[]')]}:", place)
     elif ".".join(place) not in rows:
         meaning = whole["properties"][name]["description"] if len(place) == 1 else ""
         yield from (_comment_out(f"{indent}# {line}", place) for line in wrap(meaning, _WIDTH))
         yield _comment_out(f"{indent}{name}:", place)
 
 
-def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
+def _key_lines(key: Key, *, holds_more: bool) -> Iterator[str]:
     """Yield the description of a key, then the key with its default; the default is left out if the key's own keys follow."""
     place = key.path.split(".")
     indent = _indent(place[:-1])
     allowed = f" Allowed: {key.allowed.replace('`', '')}." if key.allowed else ""
     for line in wrap(f"{key.meaning.replace('`', '')}{allowed}", _WIDTH - len(indent)):
         yield _comment_out(f"{indent}# {line}", place[:-1])
-    value = "" if holds_more and _is_example(place[:-1]) else _GIVEN.get(key.path, key.default or "")
+    value = "" if holds_more and _is_example(place[:-1]) else _EXAMPLE_VALUES.get(key.path, key.default or "")
     yield _comment_out(
         f"{indent}{place[-1]}: {value}".rstrip() if not value.startswith("\n") else f"{place[-1]}:{value}", place[:-1]
     )

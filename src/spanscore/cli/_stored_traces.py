@@ -69,6 +69,7 @@ from spanscore.wiring.metrics import dialects_of, image_limit_of
 from spanscore.wiring.preview import UnitCost, preview_of, tally_of
 
 _MOST_UNREAD: Final = 20
+"""Maximum number of unreadable parts of a source that are listed."""
 _INTERRUPTED: Final = "Interrupted: the counts cover the units that were read until then."
 
 
@@ -80,7 +81,7 @@ def _make_tally(report: ConfigReport, trace_source: TraceSource) -> ReplayTally:
     return ReplayTally(trace_source, keys)
 
 
-def _costs_per_unit(report: ConfigReport, sizes: Sizes, *, batch: bool = False) -> Mapping[str, UnitCost]:
+def _costs_per_score(report: ConfigReport, sizes: Sizes, *, batch: bool = False) -> Mapping[str, UnitCost]:
     """Return metric → cost of one score, as in ``spanscore check``; metrics with an unknown cost are left out."""
     names = [metric.name for metric in report.metrics]
     costs = costs_of(report.of_metrics, names, sizes)
@@ -134,7 +135,9 @@ def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
     yield from reader.translator.notes()
     if reader.orphans:
         yield f"{reader.orphans:,} spans belong to units whose root is missing"
-    yield from (f"{spans:,} of the spans have {what}: it is read as its start" for what, spans in reader.mended.items())
+    yield from (
+        f"{spans:,} of the spans have {fault}: it is read as its start" for fault, spans in reader.mended.items()
+    )
     yield from tally.trace_source.describe_unread()
 
 
@@ -173,17 +176,21 @@ def preview_traces(
     if not counts.units and not interrupted:
         raise ConfigurationError(trace_source.describe_emptiness())
     sizes = Sizes(context_tokens)
-    costs = _costs_per_unit(report, sizes)
+    costs = _costs_per_score(report, sizes)
     notes = [*_preview_notes(report, costs, sizes)]
     preview = preview_of(tally, rates=rates, rules=sampling.rules, costs=costs, notes=notes)
-    about = [*_describe_source(counts, reader)]
+    about_source = [*_describe_source(counts, reader)]
     if as_json:
-        read = {"traces": trace_source.traces_read, "outside": trace_source.outside, "dialects": dict(counts.dialects)}
-        document = {**read, **preview.as_json(), "notes": [*notes, *about], "interrupted": interrupted}
+        source_counts = {
+            "traces": trace_source.traces_read,
+            "outside": trace_source.outside,
+            "dialects": dict(counts.dialects),
+        }
+        document = {**source_counts, **preview.as_json(), "notes": [*notes, *about_source], "interrupted": interrupted}
         typer.echo(json.dumps(document, indent=2))
         return interrupted
     terminal = Terminal(highlight=False, markup=False)
-    for part in (_describe_traces(counts), *preview.render(), *about):
+    for part in (_describe_traces(counts), *preview.render(), *about_source):
         terminal.print_line(part) if isinstance(part, str) else terminal.print(part)
     if interrupted:
         typer.echo(_INTERRUPTED, err=True)
@@ -197,7 +204,7 @@ def _count_units(
     metrics: Mapping[str, Metric],
     limit: int | None,
 ) -> bool:
-    """Count the units that the metrics would take; return whether Ctrl-C ended the run."""
+    """Count the units that the metrics would sample; return whether Ctrl-C ended the run."""
     try:
         for stored in units:
             if limit is not None and tally.taken >= limit:
@@ -208,8 +215,8 @@ def _count_units(
             }
             facts, root = stored.unit.facts()._replace(scores=qualities), stored.unit.root
             decisions = tally.add(facts, None if root is None else root.start_ns)
-            taken = {name for name, decision in decisions.items() if decision.take}
-            counts.read(stored, UnitPlan((), taken, frozenset(), frozenset()))
+            sampled = {name for name, decision in decisions.items() if decision.take}
+            counts.read(stored, UnitPlan((), sampled, frozenset(), frozenset()))
     except KeyboardInterrupt:
         return True
     return False
@@ -249,13 +256,13 @@ class ReplayRun:
     source: str
     since: str
     until: str
-    rate: str
+    max_rate: str
     limit: int | None
     dry_run: bool
     resume: Path | None
-    again: bool
+    rescore: bool
     out: Path | None
-    emit: bool
+    export: bool
     batch: bool
     as_json: bool
 
@@ -270,28 +277,28 @@ class ReplayRun:
         tally, per_second = _make_tally(report, trace_source), self._units_per_second()
         file = self._choose_file()
         evaluated = _read_evaluated(file)
-        beforehand = [*self._notes_beforehand()]  # before the journal creates its file
+        about_options = [*self._describe_options()]  # before the journal creates its file
         journal = self._open_journal(file)
-        made = self._make_scorer(report, tally, journal)
+        scoring = self._make_scorer(report, tally, journal)
         notes = Terminal(stderr=True, highlight=False, markup=False)
-        for note in (*made.notes, *beforehand):
+        for note in (*scoring.notes, *about_options):
             notes.print_line(note)
-        reader = UnitReader(made.settings, evaluated)
-        batch = self._open_batch_run(made, file, notes)
+        reader = UnitReader(scoring.settings, evaluated)
+        batch = self._open_batch_run(scoring, file, notes)
         with _show_progress(notes, lambda: _describe_progress(tally, batch)) as on_progress:
             replay = Replay(
                 tally=tally,
                 reader=reader,
-                receiver=receivers_of(made.scorer).stored_units(),
+                receiver=receivers_of(scoring.scorer).stored_units(),
                 per_second=per_second,
                 limit=self.limit,
-                again=self.again,
+                again=self.rescore,
                 journal=journal,
-                most_under_way=self._most_under_way,
+                most_under_way=self._most_in_progress,
                 on_progress=on_progress,
             )
-            interrupted, arrived = self._run_replay(replay, made, batch)
-        if not (interrupted or tally.units or self._may_be_empty(trace_source)):
+            interrupted, delivered = self._run_replay(replay, scoring, batch)
+        if not (interrupted or tally.units or self._may_have_no_unit(trace_source)):
             raise ConfigurationError(trace_source.describe_emptiness())
         costs = [*_plan_costs(report, tally, batch=self.batch)] if self.dry_run else None
         if self.as_json:
@@ -303,10 +310,10 @@ class ReplayRun:
             document |= {} if costs is None else {"dry_run": True, "cost": costs}
             typer.echo(json.dumps(document, indent=2))
         else:
-            _print_summary(tally, made, reader, costs)
-        for note in self._notes_afterwards(tally, file, batch, interrupted=interrupted, arrived=arrived):
+            _print_summary(tally, scoring, reader, costs)
+        for note in self._describe_end(tally, file, batch, interrupted=interrupted, delivered=delivered):
             notes.print_line(note)
-        if self.emit and not (arrived or interrupted):
+        if self.export and not (delivered or interrupted):
             raise ConfigurationError(
                 "some scores were not delivered: is the backend running? Run the command again: ids are stable, so a "
                 "delivered score is not doubled; with --resume FILE no judge is called twice"
@@ -324,17 +331,19 @@ class ReplayRun:
             metrics = metrics_of(report.settings)
         typer.echo(cancel_open_batches(metrics, self.resume or (self.out or _FOLDER) / _SCORES, "--resume"))
 
-    def _may_be_empty(self, trace_source: TraceSource) -> bool:
-        """Whether the user gave a time range, which may contain no unit, and the source could be read."""
+    def _may_have_no_unit(self, trace_source: TraceSource) -> bool:
+        """Return whether no unit is no error: the user gave a time range, and the source could be read."""
         return bool(self.since or self.until) and bool(trace_source.traces_read or not trace_source.unread_total)
 
     def _units_per_second(self) -> float:
         try:
-            per_second = requests_per_day_in(self.rate) / _A_DAY_S if self.rate else inf
+            per_second = requests_per_day_in(self.max_rate) / _A_DAY_S if self.max_rate else inf
         except ValueError as error:
             raise ConfigurationError(f"--max-rate: {error}") from None
-        if self.rate and "/" not in self.rate:  # without a unit the parser would read units per day
-            raise ConfigurationError(f"--max-rate: {self.rate!r} has no unit of time; write {self.rate}/s, or /min")
+        if self.max_rate and "/" not in self.max_rate:  # without a unit the parser would read units per day
+            raise ConfigurationError(
+                f"--max-rate: {self.max_rate!r} has no unit of time; write {self.max_rate}/s, or /min"
+            )
         return per_second
 
     def _choose_file(self) -> Path | None:
@@ -343,11 +352,11 @@ class ReplayRun:
         Raises:
             ConfigurationError: two options contradict each other, or the file exists and ``--resume`` does not name it.
         """
-        if self.emit and self.out is not None:
+        if self.export and self.out is not None:
             raise ConfigurationError("--export only sends, and --out only writes files: choose one of them")
         if self.resume is not None and self.out is not None and self.resume.parent != self.out:
             raise ConfigurationError(f"--resume {self.resume} continues in its own folder: remove --out")
-        if self.resume is not None or self.emit or self.dry_run:
+        if self.resume is not None or self.export or self.dry_run:
             return self.resume
         file = (self.out or _FOLDER) / _SCORES
         if file.exists() and file.stat().st_size:
@@ -355,13 +364,13 @@ class ReplayRun:
         return file
 
     @property
-    def _most_under_way(self) -> int:
+    def _most_in_progress(self) -> int:
         return MOST_IN_BATCHES if self.batch else MOST_UNDER_WAY
 
-    def _open_batch_run(self, made: ReplayScorer, file: Path | None, notes: Terminal) -> BatchRun | None:
+    def _open_batch_run(self, scoring: ReplayScorer, file: Path | None, notes: Terminal) -> BatchRun | None:
         if not self.batch or self.dry_run:
             return None
-        run = open_batch_run(receivers_of(made.scorer).stored_units().metrics, file, "--resume", notes)
+        run = open_batch_run(receivers_of(scoring.scorer).stored_units().metrics, file, "--resume", notes)
         loop.run(run.begin())
         return run
 
@@ -369,59 +378,60 @@ class ReplayRun:
         if file is None or self.dry_run:
             return None
         refuse_unready(self.config)
-        return Journal(file, waits=self.emit, under_way=self._most_under_way)
+        return Journal(file, waits=self.export, under_way=self._most_in_progress)
 
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # calls no judge, and needs no API key
             return replay_scorer(self.config, metrics=report.unit_metrics)
         answers = None if journal is None else journal.path.with_name(f"{journal.path.name}.answers")
         sinks: list[Sink] = [tally, *([] if journal is None else [journal.sink])]
-        under_way = self._most_under_way
-        return replay_scorer(self.config, emits=self.emit, answers=answers, sinks=sinks, under_way=under_way)
+        under_way = self._most_in_progress
+        return replay_scorer(self.config, emits=self.export, answers=answers, sinks=sinks, under_way=under_way)
 
-    def _run_replay(self, replay: Replay, made: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
+    def _run_replay(self, replay: Replay, scoring: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
         """Run the replay; return whether Ctrl-C ended it, and whether all its spans were delivered."""
-        interrupted, arrived, whole = False, True, False
+        is_complete = False
         try:
             replay.run(dry=self.dry_run)
-            whole = True
+            is_complete = True
         except KeyboardInterrupt:
-            interrupted = True
+            pass
         finally:
-            arrived = made.scorer.shutdown(END_S if whole or batch is None else _BATCH_END_S)
+            delivered = scoring.scorer.shutdown(END_S if is_complete or batch is None else _BATCH_END_S)
             if batch is not None:
-                loop.run(batch.close(whole=whole))
+                loop.run(batch.close(whole=is_complete))
             if replay.journal is not None:
-                if arrived:
+                if delivered:
                     replay.journal.commit()
                 replay.journal.close()
-        return interrupted, arrived
+        return not is_complete, delivered
 
-    def _notes_beforehand(self) -> Iterator[str]:
+    def _describe_options(self) -> Iterator[str]:
         if self.resume is not None and not self.resume.exists():
             yield f"--resume {self.resume} does not exist: starting from the beginning"
-        if self.emit and not self.dry_run:
+        if self.export and not self.dry_run:
             yield (
                 "--export: evaluation spans have the times of their units; some stores refuse spans that old, or show "
                 "them only in old time ranges"
             )
 
-    def _notes_afterwards(
-        self, tally: ReplayTally, file: Path | None, batch: BatchRun | None, *, interrupted: bool, arrived: bool
+    def _describe_end(
+        self, tally: ReplayTally, file: Path | None, batch: BatchRun | None, *, interrupted: bool, delivered: bool
     ) -> Iterator[str]:
         if self.dry_run:
-            yield from [_INTERRUPTED] * interrupted
+            if interrupted:
+                yield _INTERRUPTED
             return
         unpaid = sum(counts[Outcome.BUDGET_EXHAUSTED.value] for counts in tally.outcomes.values())
         if interrupted:
-            again = "" if file is None else f" To continue: --resume {file}"
-            yield f"Interrupted: the scores until then are kept.{again}"
+            how = "" if file is None else f" To continue: --resume {file}"
+            yield f"Interrupted: the scores until then are kept.{how}"
             yield from interrupted_batches(batch, f"the command with --resume {file}")
-        elif file is not None and arrived and not unpaid:
+        elif file is not None and delivered and not unpaid:
             _remove_answers(file)
         if unpaid:
             yield budget_spent(unpaid, f"with --resume {file or 'FILE'}")
-        if file is None or self.emit:
+        if file is None or self.export:
             return
         yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts that the judge read"
         yield _write_page(file)
@@ -459,19 +469,19 @@ def _read_evaluated(file: Path | None) -> EvaluatedUnits:
 
 def _plan_costs(report: ConfigReport, tally: ReplayTally, *, batch: bool) -> Iterator[dict[str, Any]]:
     """Yield the cost of the units that each metric takes; None = unknown. Without a price, ``usd`` is also None."""
-    costs = _costs_per_unit(report, Sizes(), batch=batch)
+    costs = _costs_per_score(report, Sizes(), batch=batch)
     for name in (metric.name for metric in report.metrics):
         units = tally.taken[name]
         yield {"metric": name, "units": units, **costs.get(name, UnitCost()).times(units)._asdict()}
 
 
 def _print_summary(
-    tally: ReplayTally, made: ReplayScorer, reader: UnitReader, costs: Sequence[Mapping[str, Any]] | None
+    tally: ReplayTally, scoring: ReplayScorer, reader: UnitReader, costs: Sequence[Mapping[str, Any]] | None
 ) -> None:
     """Print the lines and the table of a replay; ``costs``: those of a dry run, None for a run that scores."""
     terminal = Terminal()
     terminal.print_line(_describe_traces(tally))
-    terminal.print(_table_scores(tally, made) if costs is None else _table_costs(tally, costs), highlight=False)
+    terminal.print(_table_scores(tally, scoring) if costs is None else _table_costs(tally, costs), highlight=False)
     if tally.from_store or tally.anew:
         terminal.print_line(
             f"{tally.from_store:,} sampling decisions come from the store; {tally.anew:,} were made anew, by the "
@@ -484,10 +494,10 @@ def _print_summary(
         terminal.print_line(line)
 
 
-def _table_scores(tally: ReplayTally, made: ReplayScorer) -> TextTable:
+def _table_scores(tally: ReplayTally, scoring: ReplayScorer) -> TextTable:
     rows = list[tuple[str, ...]]()
-    of_first_revisions = made.scorer.status().outcomes
-    for name in (metric.name for metric in receivers_of(made.scorer).stored_units().metrics):
+    of_first_revisions = scoring.scorer.status().outcomes
+    for name in (metric.name for metric in receivers_of(scoring.scorer).stored_units().metrics):
         outcomes = {**of_first_revisions.get(name, {}), **tally.outcomes.get(name, {})}
         scored = outcomes.pop("scored", 0)
         outcomes.pop("not_sampled", None)
@@ -509,8 +519,8 @@ def _table_costs(tally: ReplayTally, costs: Sequence[Mapping[str, Any]]) -> Text
 
 # --- collect ---------------------------------------------------------------------------------------------------------
 
-_REASONS: Final = 3
-_ANY_METRIC: Final = "response_relevancy"
+_SHOWN_REASONS: Final = 3
+_DEFAULT_METRIC: Final = "response_relevancy"
 """Metric for a question and its answer, which every case has."""
 
 
@@ -542,9 +552,7 @@ def collect_cases(
         return f"{counts.units:,} units, {counts.matched:,} of them match"
 
     with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
-        cases = _call_after_each(
-            read_stored_cases(trace_source, settings, conditions, counts, redactor=redactor), on_progress
-        )
+        cases = read_stored_cases(trace_source, settings, conditions, counts, redactor=redactor, on_trace=on_progress)
         kept = fold_cases(cases if sample is None else draw_cases(cases, sample, seed))
     unknown = [condition for condition in conditions if not counts.has_word(condition)]
     if not kept:
@@ -571,13 +579,13 @@ def _describe_cases(cases: Sequence[CollectedCase], counts: CaseCounts, out: Pat
     of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
     are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
     yield f"{are} in {out}{of}; {counts.matched:,} of {counts.units:,} units matched{outside}"
-    for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
+    for reason, times in (counts.without_content + counts.unusable).most_common(_SHOWN_REASONS):
         yield f"{times:,} left out: {reason}"
 
 
 def _how_to_score(counts: CaseCounts, out: Path, config: Path | None) -> str:
     names = sorted(built_ins().keys() & counts.metrics.keys())
-    option = f"--metrics {','.join(names) or _ANY_METRIC}" if config is None else f"--config {quote(str(config))}"
+    option = f"--metrics {','.join(names) or _DEFAULT_METRIC}" if config is None else f"--config {quote(str(config))}"
     return f"Score them: spanscore evaluate {quote(str(out))} {option} --out rows.jsonl"
 
 
@@ -588,6 +596,7 @@ def read_stored_cases(
     counts: CaseCounts,
     *,
     redactor: str = "",
+    on_trace: Callable[[], None] = lambda: None,
 ) -> Iterator[CollectedCase]:
     """Yield the cases of a source, with redacted samples and explanations.
 
@@ -595,6 +604,7 @@ def read_stored_cases(
         conditions: alternative conditions; empty = every unit matches.
         counts: counts of the units, which are updated.
         redactor: name of the redactor; empty = that of the settings.
+        on_trace: function that is called after each trace.
     """
     box = Timebox(settings.limits.hook_timeout, suppressed_context)
     hooks = Hooks(redactor_in(redactor or settings.redactor)).within(box)
@@ -602,7 +612,10 @@ def read_stored_cases(
     builder = JobBuilder(dialects_of(settings, box), hooks, box, on_demand=ON_DEMAND, images=images)
     reader = UnitReader(settings)
     cases = find_cases(
-        trace_source.units(reader), conditions, lambda unit: builder.job(SampledUnit(unit, {})).samples, counts
+        trace_source.units(reader, on_trace),
+        conditions,
+        lambda unit: builder.job(SampledUnit(unit, {})).samples,
+        counts,
     )
     return cases if hooks.redactor is None else (_redact_explanations(case, hooks.redactor) for case in cases)
 
@@ -617,12 +630,6 @@ def _redact_explanations(case: CollectedCase, redactor: Redactor) -> CollectedCa
             return score._replace(explanation=None)
 
     return replace(case, scores={metric: redact_explanation(score) for metric, score in case.scores.items()})
-
-
-def _call_after_each(cases: Iterator[CollectedCase], function: Callable[[], None]) -> Iterator[CollectedCase]:
-    for case in cases:
-        function()
-        yield case
 
 
 def _describe_lack(trace_source: TraceSource, counts: CaseCounts, unknown: Sequence[CaseCondition]) -> str:

@@ -1,4 +1,4 @@
-"""The topics of ``spanscore check``. Each reads a part of a configuration and yields its errors and lines of output."""
+"""The topics of ``spanscore check``. A topic reads one part of a configuration, and yields its errors and lines of output."""
 
 from __future__ import annotations
 
@@ -156,6 +156,7 @@ def refusal_of(check: Callable[[], object], place: str = "") -> Iterator[Configu
 
 
 def _sessions(report: ConfigReport) -> Topic:
+    """Yield why session metrics are refused, and when a conversation ends."""
     settings, sessions = report.settings, report.settings.sessions
     names = [*checked_session_metrics(report.session_metrics, (), ())]
     if not names:
@@ -193,6 +194,7 @@ def _inner_units(report: ConfigReport) -> Topic:
 
 
 def _remote_scoring(report: ConfigReport) -> Topic:
+    """Yield why remote scoring is refused, and the destination of the content."""
     settings, remote = report.settings, report.settings.remote_scoring
     if remote is None:
         return
@@ -223,6 +225,7 @@ def _is_private(endpoint: str) -> bool:
 
 
 def _spool(report: ConfigReport) -> Topic:
+    """Yield why the spool is refused, its limits, and the process that scores."""
     settings, spool = report.settings, report.settings.spool
     if spool is None:
         return
@@ -467,6 +470,7 @@ def _conditions(rule: Rule) -> Iterator[str]:
 
 
 def _metrics(report: ConfigReport) -> Topic:
+    """Yield names without a metric, metrics that cannot share a question, and the advice of metrics."""
     if report.all_read:
         yield from map(ConfigurationError, _name_errors(report))
     with suppress(ConfigurationError):  # the topics of juries and of sessions report it

@@ -49,8 +49,8 @@ def adapt(
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     translator = other_judge(configured.settings, judge, option="--judge")
-    with paid_run(configured.settings, source, notes, "translated") as show:
-        adapted = source.adapt_sync(translator, code, progress=show)
+    with paid_run(configured.settings, source, notes, "translated") as on_progress:
+        adapted = source.adapt_sync(translator, code, progress=on_progress)
     adapted.save(file)
     typer.echo(json.dumps(adapted.as_json(), indent=2) if as_json else printable_lines(str(adapted)))
     place = f"prompts: {{file: {file}}} among {source.name}'s parameters"

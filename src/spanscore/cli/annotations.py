@@ -19,7 +19,7 @@ from spanscore.stored.annotation_import import AnnotationImport
 from spanscore.stored.label_cases import LabelPick
 
 _SHOWN = 10
-"""Wrong lines that are printed one by one."""
+"""Maximum number of wrong lines that are printed."""
 
 
 class AnnotationsAction(StrEnum):
@@ -93,8 +93,8 @@ def annotations(
     only after your choice. The labels are for [bold]calibrate[/bold], [bold]tune[/bold] and [bold]import[/bold].
     A second run continues. Needs the extra [bold]report[/bold].
 
-    [bold]spanscore annotations import labels.jsonl[/bold] sends each annotation as a span below its unit.
-    The [bold]OTEL_EXPORTER_OTLP_*[/bold] variables set the destination. As with [bold]feedback()[/bold], each annotation is a
+    [bold]spanscore annotations import labels.jsonl[/bold] sends the labels of a file, to the destination that the
+    [bold]OTEL_EXPORTER_OTLP_*[/bold] variables set. As with [bold]feedback()[/bold], each annotation is a
     span of the scope spanscore below the unit's span, a log event, and a count. Span ids are derived from the annotations, so
     importing lines with a [bold]when[/bold] again gives the same spans. No judge is called. Wrong lines are reported and left
     out; the exit code is 1 if a line is wrong, or if an annotation may not have arrived.
@@ -126,7 +126,7 @@ def annotations(
 
 
 def _login_name() -> str:
-    """Return the name of the login; a general name if the system does not know one."""
+    """Return the name of the login; ``HUMAN`` if the system has none."""
     try:
         return getuser()
     except (OSError, KeyError):
@@ -135,16 +135,16 @@ def _login_name() -> str:
 
 def _import(file: Path, config: Path | None, *, as_json: bool) -> None:
     entries = [*annotations_in(file)]
-    to = AnnotationImport.of(config)
+    importer = AnnotationImport.of(config)
     notes = Terminal(stderr=True, highlight=False, markup=False)
-    counts: Counter[str] = Counter(dict.fromkeys(("sent", "repeated", "wrong"), 0))
+    counts: Counter[str] = Counter(sent=0, repeated=0, wrong=0)
     faults = []
     for line, annotation in track(entries, f"{len(entries)} annotations", console=notes, transient=True):
-        result = to.send(annotation) if isinstance(annotation, Annotation) else str(annotation)
+        result = importer.send(annotation) if isinstance(annotation, Annotation) else str(annotation)
         counts[result if result in counts else "wrong"] += 1
         if result not in counts:
             faults.append(f"line {line}: {result}")
-    delivered = to.close()
+    delivered = importer.close()
     for fault in faults[:_SHOWN] + ([f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []):
         notes.print_line(fault)
     if as_json:

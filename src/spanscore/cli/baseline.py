@@ -66,14 +66,19 @@ def baseline(
     """
     where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
     history = _read_history(
-        PrometheusApi(prometheus), _days(since), {name: value for name, value in where.items() if value}
+        PrometheusApi(prometheus), _parse_days(since), {name: value for name, value in where.items() if value}
     )
-    baselines, short = _learn_baselines(_last_written(history, metric or []))
+    baselines, too_short = _learn_baselines(_select_latest(history, metric or []))
     if not baselines:
-        raise ConfigurationError("\n".join(short) or f"{prometheus} has no such scores in the last {since}")
+        raise ConfigurationError("\n".join(too_short) or f"{prometheus} has no such scores in the last {since}")
     with writing(out):
-        out.write_text(profiles_text({evaluator.metric: of for evaluator, of in baselines.items()}), encoding="utf-8")
-    notes = [*short, *(line for evaluator, of in baselines.items() for line in _notes(evaluator.metric, of))]
+        out.write_text(
+            profiles_text({evaluator.metric: baseline for evaluator, baseline in baselines.items()}), encoding="utf-8"
+        )
+    notes = [
+        *too_short,
+        *(line for evaluator, baseline in baselines.items() for line in _notes(evaluator.metric, baseline)),
+    ]
     if as_json:
         typer.echo(json.dumps(_as_json(baselines, notes, out), indent=2))
         return
@@ -82,11 +87,11 @@ def baseline(
     for line in notes:
         console.print(Text(f"– {line}"))
     console.print(Text(f"\nwritten to {out}; for the configuration:\nalerts:"), soft_wrap=True)
-    for evaluator, of in baselines.items():
-        console.print(Text(f"  {evaluator.metric}: {_alert(of, out)}"), soft_wrap=True)
+    for evaluator, baseline in baselines.items():
+        console.print(Text(f"  {evaluator.metric}: {_format_alert(baseline, out)}"), soft_wrap=True)
 
 
-def _days(since: str) -> int:
+def _parse_days(since: str) -> int:
     try:
         days = ceil(parse_duration(since) / DAY_S)
     except ValueError as error:
@@ -97,48 +102,45 @@ def _days(since: str) -> int:
 
 
 def _read_history(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredEvaluator, dict[int, Moments]]:
+    """Return evaluator → its scores: start of a step, Unix s → sums. ``where`` has labels that the series must have."""
     history: defaultdict[ScoredEvaluator, dict[int, Moments]] = defaultdict(dict)
     read = scored_days(api, end_s=time.time(), days=days, where=where)
     notes = Terminal(stderr=True)
     for day in track(read, f"{days} days of scores", total=days, console=notes, transient=True):
-        for evaluator_version, steps in day.items():
-            history[evaluator_version].update(steps)
-    return {evaluator_version: steps for evaluator_version, steps in sorted(history.items()) if steps}
+        for evaluator, steps in day.items():
+            history[evaluator].update(steps)
+    return {evaluator: steps for evaluator, steps in sorted(history.items()) if steps}
 
 
-def _last_written(
+def _select_latest(
     history: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
 ) -> dict[ScoredEvaluator, dict[int, Moments]]:
-    """Return the scores of the latest evaluator version, for each of ``metrics``; without ``metrics`` for every metric."""
-    names = {evaluator_version.metric for evaluator_version in history}
+    """Return the scores of the latest evaluator version of each metric in ``metrics``; empty = all metrics."""
+    names = {evaluator.metric for evaluator in history}
     unknown = [name for name in metrics if name not in names]
     if unknown and names:
         raise ConfigurationError(
             f"--metric {unknown[0]}: no scores of this metric; there are scores of {', '.join(sorted(names))}"
         )
-    last: dict[str, ScoredEvaluator] = {}
-    for evaluator_version, steps in history.items():
-        other = last.get(evaluator_version.metric)
+    latest: dict[str, ScoredEvaluator] = {}
+    for evaluator, steps in history.items():
+        other = latest.get(evaluator.metric)
         if other is None or max(steps) > max(history[other]):
-            last[evaluator_version.metric] = evaluator_version
-    return {
-        evaluator_version: history[evaluator_version]
-        for name, evaluator_version in last.items()
-        if name in (metrics or names)
-    }
+            latest[evaluator.metric] = evaluator
+    return {evaluator: history[evaluator] for name, evaluator in latest.items() if name in (metrics or names)}
 
 
 def _learn_baselines(
     history: Mapping[ScoredEvaluator, dict[int, Moments]],
 ) -> tuple[dict[ScoredEvaluator, LearnedBaseline], list[str]]:
-    """Return the baselines, and the reasons of metrics without a baseline."""
-    baselines, short = {}, []
-    for evaluator_version, steps in history.items():
+    """Return the baseline of each evaluator, and a line for each evaluator whose scores cover too short a time."""
+    baselines, too_short = {}, []
+    for evaluator, steps in history.items():
         try:
-            baselines[evaluator_version] = learn_baseline(steps)
+            baselines[evaluator] = learn_baseline(steps)
         except TooShortError as error:
-            short.append(f"{evaluator_version.metric} ({evaluator_version.evaluator_version}): {error}")
-    return baselines, short
+            too_short.append(f"{evaluator.metric} ({evaluator.evaluator_version}): {error}")
+    return baselines, too_short
 
 
 def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
@@ -157,45 +159,44 @@ def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
         (
             evaluator.metric,
             evaluator.evaluator_version,
-            str(of.days),
-            f"{of.scores:,.0f}",
-            f"{of.mean:.4f}",
-            f"{min(of.hours):.3f} to {max(of.hours):.3f}",
-            "nothing to" if of.explained is None else f"{max(0.0, of.explained):.0%}",
-            f"{of.autocorrelation:.2f} ± {of.autocorrelation_error:.2f}",
-            ", ".join(_baseline_sds(of, length) for length in (_HOUR_S, DAY_S)),
+            str(baseline.days),
+            f"{baseline.scores:,.0f}",
+            f"{baseline.mean:.4f}",
+            f"{min(baseline.hours):.3f} to {max(baseline.hours):.3f}",
+            "nothing to" if baseline.explained is None else f"{max(0.0, baseline.explained):.0%}",
+            f"{baseline.autocorrelation:.2f} ± {baseline.autocorrelation_error:.2f}",
+            ", ".join(_format_sd(baseline, length) for length in (_HOUR_S, DAY_S)),
         )
-        for evaluator, of in baselines.items()
+        for evaluator, baseline in baselines.items()
     ]
     return TextTable(headers, rows)
 
 
-def _baseline_sds(of: LearnedBaseline, length: int) -> str:
-    return f"{of.baseline_sd[length]:.4f}" if length in of.baseline_sd else "?"
+def _format_sd(baseline: LearnedBaseline, length: int) -> str:
+    return f"{baseline.baseline_sd[length]:.4f}" if length in baseline.baseline_sd else "?"
 
 
-def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
-    if of.explained is None or of.explained <= 0:
-        flat = f"a baseline of {of.mean:.4f} with this baseline SD does as well"
+def _notes(metric: str, baseline: LearnedBaseline) -> Iterator[str]:
+    if baseline.explained is None or baseline.explained <= 0:
+        flat = f"a baseline of {baseline.mean:.4f} with this baseline SD does as well"
         yield f"{metric}: the hours do not differ beyond chance, so {flat}"
-    if of.is_autocorrelated:
+    if baseline.is_autocorrelated:
         yield (
             f"{metric}: the residuals of the profile are autocorrelated: the mean drifts for hours, by about "
-            f"{_baseline_sds(of, _HOUR_S)}. "
+            f"{_format_sd(baseline, _HOUR_S)}. "
             "The baseline SD keeps false alarms at the configured rate; a drop below z times this SD is not detected"
         )
-    if of.min_scores is not None:
+    if baseline.min_scores is not None:
         yield (
-            f"{metric}: {of.design_effect:.0f} scores carry the information of one, as equal answers come in bursts: without "
-            "the file's "
-            "design effect and min_scores as below, false alarms are far more frequent than configured"
+            f"{metric}: {baseline.design_effect:.0f} scores carry the information of one, as equal answers come in bursts: "
+            "without the file's design effect and min_scores as below, false alarms are far more frequent than configured"
         )
-    if _HOUR_S not in of.baseline_sd:
+    if _HOUR_S not in baseline.baseline_sd:
         yield f"{metric}: no hour has enough scores for a baseline SD; the rate or the traffic is too low"
 
 
-def _alert(of: LearnedBaseline, out: Path) -> str:
-    fewest = "" if of.min_scores is None else f", min_scores: {of.min_scores}"
+def _format_alert(baseline: LearnedBaseline, out: Path) -> str:
+    fewest = "" if baseline.min_scores is None else f", min_scores: {baseline.min_scores}"
     return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
 
 
@@ -205,12 +206,12 @@ def _as_json(baselines: Mapping[ScoredEvaluator, LearnedBaseline], notes: Sequen
         "baselines": [
             {
                 **evaluator._asdict(),
-                **asdict(of),
-                "baseline_sd": {promql.duration(length): value for length, value in of.baseline_sd.items()},
-                "is_autocorrelated": of.is_autocorrelated,
-                "alert": _alert(of, out),
+                **asdict(baseline),
+                "baseline_sd": {promql.duration(length): value for length, value in baseline.baseline_sd.items()},
+                "is_autocorrelated": baseline.is_autocorrelated,
+                "alert": _format_alert(baseline, out),
             }
-            for evaluator, of in baselines.items()
+            for evaluator, baseline in baselines.items()
         ],
         "notes": notes,
     }

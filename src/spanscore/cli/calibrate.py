@@ -47,14 +47,14 @@ from spanscore.semconv import ANNOTATOR_HUMAN
 from spanscore.stored.evaluation_result import Row, read_rows, row_key
 
 _DAY_S = 86_400.0
-_R = TypeVar("_R", Row, ReportRow)
-_QUALITIES = {
+_RowT = TypeVar("_RowT", Row, ReportRow)
+_QUALITY_TITLES = {
     "sensitivity": "sensitivity: share that the judge passes, of those humans pass",
     "specificity": "specificity: share that the judge fails, of those humans fail",
     "informedness": "J, sensitivity + specificity − 1",
     "kappa": "Cohen's κ",
 }
-_RATES = {
+_RATE_TITLES = {
     "fresh": "estimated from labels of this window (PPI++)",
     "corrected": "corrected by sensitivity and specificity",
     "raw": "raw: the judge's own",
@@ -67,7 +67,7 @@ def _error_rate_in(text: str) -> float:
         rate = float(share_in(text))
     except ValueError:
         rate = -1.0
-    if not 0.0 <= rate < 0.5:  # noqa: PLR2004  (a coin)
+    if not 0.0 <= rate < 0.5:  # noqa: PLR2004  (0.5 is the error rate of a coin)
         raise typer.BadParameter(f"{text!r} is not an error rate; allowed is 0 or more, below 0.5, such as 0.05 or 5%")
     return rate
 
@@ -136,24 +136,26 @@ def calibrate(
     """
     scale = scale_of(metric, config)
     if holds_spans(file):
-        samples, scores = _annotated_on_spans(file, label), scores or file
+        samples, scores = _read_labels_on_spans(file, label), scores or file
     else:
         samples = read_annotations(file, metric=metric, name=label)
     if scores is None:
         verdicts = JudgeVerdicts(tuple(verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
     else:
-        verdicts = _verdicts_in_file(scores, samples, metric)
+        verdicts = _read_verdicts(scores, samples, metric)
     verdicts = verdicts.of(choose_version(verdicts, evaluator_version))
-    run = calibrate_judge(file, metric, samples, verdicts, scale, annotator_error)
+    result = calibrate_judge(file, metric, samples, verdicts, scale, annotator_error)
     if against is not None:
-        others = _verdicts_in_file(against, samples, metric)
-        run = replace(run, compared=_compare(file, samples, verdicts, others.of(choose_version(others, None)), scale))
-    path = _write_calibration(run, out)
+        others = _read_verdicts(against, samples, metric)
+        result = replace(
+            result, compared=_compare(file, samples, verdicts, others.of(choose_version(others, None)), scale)
+        )
+    path = _write_calibration(result, out)
     if as_json:
-        typer.echo(json.dumps(_as_json(run, path), indent=2))
+        typer.echo(json.dumps(_as_json(result, path), indent=2))
         return
     console = Terminal(highlight=False, markup=False)
-    for part in _parts(run, path):
+    for part in _render_result(result, path):
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
@@ -175,11 +177,11 @@ class JudgeVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdicts:
-    """The verdicts of a judge.
+    """The verdicts of a judge, on the labelled samples and on all samples of the same time.
 
     Attributes:
-        labelled: verdict of each labelled sample, in their order; None = no verdict.
-        window: all verdicts of the labels' window, including those on labelled samples; empty = unknown.
+        labelled: verdict on each labelled sample, in the order of the samples; None = no verdict.
+        window: verdicts on all samples of the labels' time, labelled or not; empty = unknown.
     """
 
     labelled: tuple[JudgeVerdict | None, ...]
@@ -229,10 +231,10 @@ def holds_spans(path: Path) -> bool:
     return isinstance(first, dict) and "resourceSpans" in first
 
 
-def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
+def _read_labels_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
     """Return the labels of units in a file of label spans: the last label of each annotator.
 
-    A label with a quality of at least .5 is a pass; a label without a scale is left out.
+    A label with a quality of 0.5 or more passes. A label without a scale has no quality and is left out.
 
     Args:
         name: name of the labels; None = all labels have the same name.
@@ -241,20 +243,23 @@ def _annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
         ConfigurationError: the file has no labels, or labels of several names.
     """
     with stored_spans(str(path)) as spans:
-        labels = [(unit, label) for unit, every in human_labels_of(Spans.read(spans)).items() for label in every]
+        labels = [(unit, label) for unit, own in human_labels_of(Spans.read(spans)).items() for label in own]
     samples = []
     for line, (unit, label) in enumerate(labels, 1):
         if label.quality is not None:
             passed, trace = label.quality >= UNIT_INTERVAL.pass_at, unit.partition("/")[0]
-            own = replace(label, value=passed)
-            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=own))
+            label = replace(label, value=passed)  # noqa: PLW2901
+            samples.append(AnnotatedSample(line=line, sample=None, human=passed, judged={}, group=trace, label=label))
     if not samples:
         raise ConfigurationError(f"{path} holds no labels: give a file of labels, and this one as --scores")
     return select_name(samples, name, path)
 
 
 def verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
-    """Return the verdict of a line. ``scale`` is called for a value without a label, and may raise."""
+    """Return the verdict in a line of a file of labels; None if it has none.
+
+    ``scale`` returns the metric's scale. It is called only for a value without a label, and may raise.
+    """
     if judged is None:
         return None
     label = judged.label
@@ -265,48 +270,46 @@ def verdict_in_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> J
                 "the metric's categories have no quality, so none passes or fails: name the bad ones in bad="
             )
         label = own_scale.label(own_scale.quality(judged.value))
-    return (
-        None
-        if label is None
-        else JudgeVerdict(label == "pass", judged.evaluator_version, 1.0 / (judged.probability or 1.0))
-    )
+    if label is None:
+        return None
+    return JudgeVerdict(label == "pass", judged.evaluator_version, 1.0 / (judged.probability or 1.0))
 
 
-def _verdicts_in_file(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
-    read = _verdicts_on_spans if holds_spans(path) else _verdicts_in_rows
+def _read_verdicts(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    read = _read_verdicts_on_spans if holds_spans(path) else _read_verdicts_in_rows
     return read(path, samples, metric)
 
 
-def _verdicts_in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+def _read_verdicts_in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
     """Return the verdicts in rows of ``spanscore evaluate --out``, matched by the content of the samples."""
-    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.source is None))
+    rows = _select_verdicts(path, metric, (row for row in read_rows(path) if row.source is None))
     by_key = {row.key: JudgeVerdict(row.label == "pass", row.evaluator_version) for row in rows}
     versions = {row.evaluator_version for row in rows}
-    seen: Counter[str] = Counter()
+    repetitions: Counter[str] = Counter()  # content of a sample → number of earlier samples with it
     labelled: list[JudgeVerdict | None] = []
     for sample in samples:
         if sample.sample is None:
             labelled.append(None)
             continue
         content = content_hash(sample.sample)
-        keys = (row_key(content, seen[content], metric, version) for version in versions)
+        keys = (row_key(content, repetitions[content], metric, version) for version in versions)
         labelled.append(next((by_key[key] for key in keys if key in by_key), None))
-        seen[content] += 1
+        repetitions[content] += 1
     return JudgeVerdicts(tuple(labelled), tuple(by_key.values()))
 
 
-def _verdicts_on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+def _read_verdicts_on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
     """Return the verdicts on spans with scores, matched by ``trace_id`` and ``span_id``."""
     with stored_spans(str(path)) as spans:
-        rows = _of_metric(path, metric, Spans.read(spans).rows())
+        rows = _select_verdicts(path, metric, Spans.read(spans).rows())
     by_unit = {row.unit: JudgeVerdict(row.label == "pass", row.evaluator_version or "", row.weight) for row in rows}
     units = (None if sample.label is None else sample.label.unit for sample in samples)
     labelled = (None if unit is None else by_unit.get(unit_name(unit)) for unit in units)
     return JudgeVerdicts(tuple(labelled), tuple(by_unit.values()))
 
 
-def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
-    """Return the rows of a metric that have a verdict.
+def _select_verdicts(path: Path, metric: str, rows: Iterable[_RowT]) -> list[_RowT]:
+    """Return the rows with a verdict of a metric.
 
     Raises:
         ConfigurationError: the metric has no verdict.
@@ -324,15 +327,15 @@ def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationFacts:
-    """Properties of labels other than their verdicts.
+    """Age and annotators of labels.
 
     Attributes:
-        times: times of the labels; labels without a time are left out.
+        times: time of each label that has one.
         timeless: number of labels without a time.
         unnamed: number of labels without an annotator's name.
         agreement: agreement of named annotators on the same units.
         error: error rate of one annotator; None = unknown, and labels count as right.
-        measured: whether ``error`` comes from the agreement.
+        measured: whether ``error`` was computed from the agreement.
     """
 
     times: tuple[datetime, ...]
@@ -381,17 +384,18 @@ class AnnotationFacts:
         }
 
 
-def _read_facts(
+def _collect_facts(
     labels: Sequence[Annotation | None],
     units: Sequence[object],
     pairs: Sequence[AnnotatedPair],
     error_rate: float | None,
 ) -> AnnotationFacts:
-    """Return the properties of labels.
+    """Return age and annotators of labels.
 
     Args:
-        labels: label of each line; None if the line has no such properties.
-        pairs: the human's and the judge's verdict of each label.
+        labels: annotation of each line; None if the line has neither time nor annotator.
+        units: unit of each line.
+        pairs: the human's and the judge's verdict in each line.
         error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
 
     Raises:
@@ -418,7 +422,7 @@ def _read_facts(
 
 
 @dataclass(frozen=True, slots=True)
-class _ComparedVersions:
+class _VersionComparison:
     """Two evaluator versions on the same labels.
 
     Attributes:
@@ -435,12 +439,16 @@ class _ComparedVersions:
         reverse = self.paired._replace(gained=self.paired.lost, lost=self.paired.gained)
         return min(1.0, 2 * min(self.paired.p, reverse.p))
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON types."""
+        return {"evaluator_version": self.evaluator_version, **self.paired._asdict(), "p": self.p}
+
     def __str__(self) -> str:
-        of = self.paired
+        paired = self.paired
         other = printable(self.evaluator_version) or "the other version"
         return (
-            f"right on {of.after} of {of.labels} labels, and {other} on {of.before}. "
-            f"{of.gained} labels only this version gets right, {of.lost} only the other (McNemar, p = {self.p:.2g})"
+            f"right on {paired.after} of {paired.labels} labels, and {other} on {paired.before}. "
+            f"{paired.gained} labels only this version gets right, {paired.lost} only the other (McNemar, p = {self.p:.2g})"
         )
 
 
@@ -450,7 +458,7 @@ def _compare(
     verdicts: JudgeVerdicts,
     others: JudgeVerdicts,
     scale: Callable[[], Scale],
-) -> _ComparedVersions:
+) -> _VersionComparison:
     """Return how two evaluator versions agree with the labels that both versions judged; a unit counts by its first label.
 
     Raises:
@@ -460,15 +468,15 @@ def _compare(
     for sample, verdict, other in zip(samples, verdicts.labelled, others.labelled, strict=True):
         if verdict is not None and other is not None:
             human = has_passed(file, sample, scale)
-            right.setdefault(_unit_of(sample), (other.passed == human, verdict.passed == human))
+            right.setdefault(_labelled_unit(sample), (other.passed == human, verdict.passed == human))
     if not right:
         raise ConfigurationError("no label has a verdict of both evaluator versions: score the same file with both")
     version = next(other.evaluator_version for other in others.labelled if other is not None)
-    return _ComparedVersions(version, Paired.of(*zip(*right.values(), strict=True)))
+    return _VersionComparison(version, Paired.of(*zip(*right.values(), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrateRun:
+class CalibrationResult:
     """The calibration of a judge, from labels and verdicts.
 
     Attributes:
@@ -488,7 +496,7 @@ class CalibrateRun:
     shared: int
     tied: int
     facts: AnnotationFacts
-    compared: _ComparedVersions | None = None
+    compared: _VersionComparison | None = None
 
     @property
     def rates(self) -> dict[str, Estimated]:
@@ -502,11 +510,11 @@ class CalibrateRun:
     @property
     def qualities(self) -> dict[str, Estimated]:
         """The judge's qualities by name."""
-        return {name: getattr(self.calibration, name) for name in _QUALITIES}
+        return {name: getattr(self.calibration, name) for name in _QUALITY_TITLES}
 
 
 def _refuse_chosen_labels(file: Path, samples: Sequence[AnnotatedSample]) -> None:
-    """Raise ConfigurationError if labels are of samples that were chosen for their verdicts."""
+    """Raise ``ConfigurationError`` if samples were chosen for their verdicts, because such labels estimate no pass rate."""
     if chosen := sum(not sample.representative for sample in samples):
         labels = f"{format_count(chosen, 'label')} of {file} {'is' if chosen == 1 else 'are'}"
         raise ConfigurationError(
@@ -522,7 +530,7 @@ def calibrate_judge(
     verdicts: JudgeVerdicts,
     scale: Callable[[], Scale],
     error_rate: float | None,
-) -> CalibrateRun:
+) -> CalibrationResult:
     """Return the calibration of a judge from labels.
 
     Args:
@@ -537,22 +545,22 @@ def calibrate_judge(
     _refuse_chosen_labels(file, samples)
     judged = [(sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict]
     if not judged:
-        raise ConfigurationError(_how_to_judge(file, metric, samples))
+        raise ConfigurationError(_explain_no_verdict(file, metric, samples))
     pairs, units = [], []
     by_unit: defaultdict[object, list[AnnotatedPair]] = defaultdict(list)
     for sample, verdict in judged:
         human = has_passed(file, sample, scale)
         pairs.append(AnnotatedPair(human, verdict.passed, sample.probability, verdict.weight))
-        units.append(_unit_of(sample))
+        units.append(_labelled_unit(sample))
         by_unit[units[-1]].append(pairs[-1])
-    facts = _read_facts([sample.label for sample, _ in judged], units, pairs, error_rate)
+    facts = _collect_facts([sample.label for sample, _ in judged], units, pairs, error_rate)
     agreed, error = _majorities(by_unit.values(), facts.error)
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
-    return CalibrateRun(
+    return CalibrationResult(
         metric=metric,
         evaluator_version=judged[0][1].evaluator_version,
         calibration=Calibration.of(agreed, error),
-        window=window if window.n > len(by_unit) else None,  # if humans judged all, there is no estimate
+        window=window if window.n > len(by_unit) else None,  # with a label on each unit there is nothing to estimate
         left_out=len(samples) - len(judged),
         shared=sum(len(of_unit) for of_unit in by_unit.values() if len(of_unit) > 1),
         tied=len(by_unit) - len(agreed),
@@ -563,9 +571,9 @@ def calibrate_judge(
 def _majorities(
     units: Iterable[Sequence[AnnotatedPair]], error: AnnotatorError | None
 ) -> tuple[list[AnnotatedPair], AnnotatorError]:
-    """Return one label per unit, by majority of its annotators, and the error of these majorities; a tie has no label.
+    """Return one label per unit, by the majority of its annotators, and the error rate of these majorities.
 
-    Counting each label would overstate the number of units.
+    A unit with a tie gets no label. If each label counted, the number of units would be overstated.
     """
     agreed, majorities = [], []
     for pairs in units:
@@ -576,7 +584,7 @@ def _majorities(
     return agreed, NO_ERROR if error is None or not majorities else error.of_majorities(majorities)
 
 
-def _unit_of(sample: AnnotatedSample) -> object:
+def _labelled_unit(sample: AnnotatedSample) -> object:
     """Return the unit of a label, which several annotators may share; without a unit, the line number."""
     label = sample.label
     return sample.line if label is None or (label.unit is None and label.key is None) else (label.unit, label.key)
@@ -627,7 +635,7 @@ def _scale_for(human: HumanValue, scale: Callable[[], Scale]) -> Scale:
         return UNIT_INTERVAL
 
 
-def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -> str:
+def _explain_no_verdict(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -> str:
     message = f"none of the {len(samples)} labels has a verdict of {metric!r}. "
     if not any(sample.sample is not None for sample in samples):
         return message + (
@@ -640,88 +648,89 @@ def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -
     )
 
 
-def _write_calibration(run: CalibrateRun, out: Path | None) -> Path | None:
+def _write_calibration(result: CalibrationResult, out: Path | None) -> Path | None:
     """Write the calibration and return its path; None without an evaluator version, which a file must have."""
-    if not run.evaluator_version:
+    if not result.evaluator_version:
         if out is not None:
             raise ConfigurationError(
                 "the verdicts have no evaluator version, which the file needs: give --scores, or "
                 "an evaluator_version with each score"
             )
         return None
-    saved = SavedCalibration(run.metric, run.evaluator_version, run.calibration)
+    saved = SavedCalibration(result.metric, result.evaluator_version, result.calibration)
     path = out or Path(saved.file_name)
     with writing(path):
         path.write_text(saved.text, encoding="utf-8")
     return path
 
 
-def _parts(run: CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
-    of = run.calibration
-    yield Text(f"{run.metric}: {of.labels:,} labels, humans passed {of.human_passed:,} and failed {of.human_failed:,}")
+def _render_result(result: CalibrationResult, path: Path | None) -> Iterator[TextTable | Text]:
+    calibration = result.calibration
+    passed, failed = f"humans passed {calibration.human_passed:,}", f"failed {calibration.human_failed:,}"
+    yield Text(f"{result.metric}: {calibration.labels:,} labels, {passed} and {failed}")
     counts = [
-        ("judge passed", f"{of.true_pass.n:,}", f"{of.false_pass.n:,}"),
-        ("judge failed", f"{of.false_fail.n:,}", f"{of.true_fail.n:,}"),
+        ("judge passed", f"{calibration.true_pass.n:,}", f"{calibration.false_pass.n:,}"),
+        ("judge failed", f"{calibration.false_fail.n:,}", f"{calibration.true_fail.n:,}"),
     ]
     yield TextTable(("", "humans passed", "humans failed"), counts)
     rows = [
-        (_QUALITIES[name], f"{interval.value:.2f}", f"{interval.low:.2f} to {interval.high:.2f}")
-        for name, interval in run.qualities.items()
+        (_QUALITY_TITLES[name], f"{interval.value:.2f}", f"{interval.low:.2f} to {interval.high:.2f}")
+        for name, interval in result.qualities.items()
     ]
     yield TextTable(("the judge", "", "95 % interval"), rows)
-    if run.compared is not None:
-        yield Text(f"{printable(run.evaluator_version) or 'this version'} is {run.compared}")
-    if run.window is not None:
+    if result.compared is not None:
+        yield Text(f"{printable(result.evaluator_version) or 'this version'} is {result.compared}")
+    if result.window is not None:
         rows = [
-            (_RATES[name], f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")
-            for name, interval in run.rates.items()
+            (_RATE_TITLES[name], f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")
+            for name, interval in result.rates.items()
         ]
-        yield TextTable(("", "pass rate", "95 % interval"), rows, title=f"the {run.window.n:,.0f} units that it judged")
-    for note in _notes(run):
+        yield TextTable(
+            ("", "pass rate", "95 % interval"), rows, title=f"the {result.window.n:,.0f} units that it judged"
+        )
+    for note in _result_notes(result):
         yield Text(f"– {note}")
     if path is not None:
         yield Text(f"\nwritten to {path}; for the configuration:\nmonitoring: {{calibrations: [{path}]}}")
 
 
-def _notes(run: CalibrateRun) -> Iterator[str]:
-    of = run.calibration
-    if of.assumed_random:
+def _result_notes(result: CalibrationResult) -> Iterator[str]:
+    calibration = result.calibration
+    if calibration.assumed_random:
         yield "no label has its sampling probability: labels are assumed to be a random part of the judged units"
     else:
         yield "each label counts by its sampling probability"
-    yield from run.facts.notes()
-    if run.left_out:
-        yield f"{run.left_out} labels have no verdict of the judge and are left out"
-    if run.shared:
-        ties = f"; {run.tied} such units are a tie and left out" if run.tied else ""
-        yield f"{run.shared} labels share units with others: the majority of a unit counts as one label{ties}"
-    yield f"a true drop of the pass rate shows as {of.informedness.value:.2f} × the drop"
-    if not run.evaluator_version:
+    yield from result.facts.notes()
+    if result.left_out:
+        yield f"{result.left_out} labels have no verdict of the judge and are left out"
+    if result.shared:
+        ties = f"; {result.tied} such units are a tie and left out" if result.tied else ""
+        yield f"{result.shared} labels share units with others: the majority of a unit counts as one label{ties}"
+    yield f"a true drop of the pass rate shows as {calibration.informedness.value:.2f} × the drop"
+    if not result.evaluator_version:
         yield "the verdicts have no evaluator version, which a file needs: no file is written"
 
 
-def _as_json(run: CalibrateRun, path: Path | None) -> dict[str, Any]:
-    of = run.calibration
+def _as_json(result: CalibrationResult, path: Path | None) -> dict[str, Any]:
+    calibration = result.calibration
     return {
-        "metric": run.metric,
-        "evaluator_version": run.evaluator_version or None,
+        "metric": result.metric,
+        "evaluator_version": result.evaluator_version or None,
         "labels": {
-            "passed": of.human_passed,
-            "failed": of.human_failed,
-            "left_out": run.left_out,
-            "tied": run.tied,
+            "passed": calibration.human_passed,
+            "failed": calibration.human_failed,
+            "left_out": result.left_out,
+            "tied": result.tied,
         },
-        **run.facts.as_json(),
-        "counts": {name: getattr(of, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")},
-        "assumed_random": of.assumed_random,
-        **{name: interval._asdict() for name, interval in run.qualities.items()},
+        **result.facts.as_json(),
+        "counts": {
+            name: getattr(calibration, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")
+        },
+        "assumed_random": calibration.assumed_random,
+        **{name: interval._asdict() for name, interval in result.qualities.items()},
         "window": None
-        if run.window is None
-        else {"units": run.window.n, **{name: interval._asdict() for name, interval in run.rates.items()}},
-        "against": None if run.compared is None else _compared_as_json(run.compared),
+        if result.window is None
+        else {"units": result.window.n, **{name: interval._asdict() for name, interval in result.rates.items()}},
+        "against": None if result.compared is None else result.compared.as_json(),
         "file": None if path is None else str(path),
     }
-
-
-def _compared_as_json(compared: _ComparedVersions) -> dict[str, Any]:
-    return {"evaluator_version": compared.evaluator_version, **compared.paired._asdict(), "p": compared.p}

@@ -145,6 +145,7 @@ def check(
 
 
 def _serve(report: ConfigReport) -> Topic:
+    """Yield the errors and the plan of ``spanscore serve``, if the file has the section."""
     serve = report.settings.serve
     if serve != ServeSettings():
         yield from plan_of_serve.problems(serve)
@@ -152,6 +153,7 @@ def _serve(report: ConfigReport) -> Topic:
 
 
 def _work(report: ConfigReport) -> Topic:
+    """Yield the errors and the sources of ``spanscore worker``, if the file has a source."""
     if worker_plan.reads(report.settings):
         yield from worker_plan.problems(report.settings)
         yield from (f"spanscore worker: {line}" for line in worker_plan.describe_sources(report.settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, isfinite
@@ -41,7 +41,7 @@ from spanscore.report.spans import Spans, lost_units
 from spanscore.stored.trace_stores import time_of
 
 _WORSE, _TOO_LITTLE = 1, 3
-"""Exit codes: a metric is worse than the tolerance allows; or no metric is worse, but a verdict is still undecided."""
+"""Exit codes: a metric is worse by more than the tolerance; no metric is, but a verdict is still undecided."""
 _LOWEST_LEVEL: Final = 0.7
 
 
@@ -105,8 +105,10 @@ def compare(
         pair = _read_sums(prometheus, config, by, *named, since=since, job=job)
     else:
         pair = _read_spans(files, config, by, *named)
-    across = by == semconv.EVALUATOR_VERSION
-    comparisons = [*compare_releases(metrics, pair, across_evaluator_versions=across, tolerance=tolerance, level=level)]
+    compares_judges = by == semconv.EVALUATOR_VERSION
+    comparisons = [
+        *compare_releases(metrics, pair, across_evaluator_versions=compares_judges, tolerance=tolerance, level=level)
+    ]
     verdicts = {comparison.verdict for comparison in comparisons}
     exit_code = _TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
     if ReleaseVerdict.WORSE in verdicts:
@@ -202,8 +204,8 @@ def _read_spans(files: Sequence[str], config: Path, by: str, control: str, candi
     notes, read = Terminal(stderr=True), list[Spans]()
     for file in files:
         with stored_spans(file) as spans:
-            shown = track(spans, f"spans of {printable(file)}", None, console=notes, transient=True)
-            read.append(Spans.read(shown))
+            progress = track(spans, f"spans of {printable(file)}", None, console=notes, transient=True)
+            read.append(Spans.read(progress))
     if not control:
         names = [Path(file).stem for file in files]
         names = names if len({*names}) > 1 else [*files]
@@ -332,9 +334,9 @@ def _table(comparisons: Sequence[ReleaseComparison]) -> TextTable:
     rows = [
         (
             printable(comparison.metric),
-            _mean(comparison.sums.a),
-            _mean(comparison.sums.b),
-            *_ends(comparison),
+            _format_mean(comparison.sums.a),
+            _format_mean(comparison.sums.b),
+            *_format_difference(comparison),
             f"{comparison.a.excluded:.1%} and {comparison.b.excluded:.1%}",
             comparison.verdict.value,
         )
@@ -343,17 +345,18 @@ def _table(comparisons: Sequence[ReleaseComparison]) -> TextTable:
     return TextTable(headers, rows)
 
 
-def _mean(of: Moments) -> str:
-    return f"{mean(of):.3f}" if of.n else "–"
+def _format_mean(sums: Moments) -> str:
+    return f"{mean(sums):.3f}" if sums.n else "–"
 
 
-def _ends(of: ReleaseComparison) -> Iterator[str]:
-    by, low, high = of.difference
-    yield _format_signed(by) if of.sums.blocks else "–"
+def _format_difference(comparison: ReleaseComparison) -> tuple[str, str]:
+    """Return the difference of the releases, and its interval."""
+    value, low, high = comparison.difference
+    blocks = comparison.sums.blocks
+    interval = "not yet" if blocks < LEAST_BLOCKS else "too few scores"
     if isfinite(low):
-        yield f"{_format_signed(low)} to {_format_signed(high)}"
-    else:
-        yield "not yet" if of.sums.blocks < LEAST_BLOCKS else "too few scores"
+        interval = f"{_format_signed(low)} to {_format_signed(high)}"
+    return _format_signed(value) if blocks else "–", interval
 
 
 def _format_signed(value: float) -> str:

@@ -1,4 +1,4 @@
-"""``spanscore demo``: scores a real chain and a real agent live; retrieval breaks for a while, and the scores reveal it."""
+"""``spanscore demo``: scores a real chain and a real agent live, and breaks retrieval for a while, which the scores show."""
 
 from __future__ import annotations
 
@@ -73,53 +73,53 @@ def demo(
     from spanscore.report import write
     from spanscore.testing.demo.run import Demo, DemoOptions
     from spanscore.testing.demo.show import overview, results, summary
-    from spanscore.testing.demo.show import svg as picture
+    from spanscore.testing.demo.show import svg as svg_of
 
     options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
-    with Demo(options) as playing:
+    with Demo(options) as running_demo:
         if metrics_port is not None:
-            port = playing.scorer.serve_metrics(metrics_port)
+            port = running_demo.scorer.serve_metrics(metrics_port)
             typer.echo(f"metrics: http://127.0.0.1:{port}/metrics", err=True)
-        with _progress(requests) as watch:
-            played = playing.play(watch)
-        spans = [span_data(span) for span in played.spans]
+        with _show_progress(requests) as show:
+            result = running_demo.play(show)
+        spans = [span_data(span) for span in result.spans]
         if report is not None:
             with writing(report):
                 write(spans, report, title="spanscore demo")
         if out is not None:
-            batches = (played.spans[at : at + _BATCH] for at in range(0, len(played.spans), _BATCH))
+            batches = (result.spans[at : at + _BATCH] for at in range(0, len(result.spans), _BATCH))
             with writing(out):
                 out.write_text("".join(map(json_line, batches)), encoding="utf-8")
         outcome = results(spans)
-        shown = partial(overview, played, outcome, traces=traces)
+        render = partial(overview, result, outcome, traces=traces)
         if svg is not None:
-            drawn = picture(shown(written=_sizes(report=report, out=out)), "spanscore demo")
+            picture_text = svg_of(render(written=_file_sizes(report=report, out=out)), "spanscore demo")
             with writing(svg):
-                svg.write_text(drawn, encoding="utf-8")
-        files = _sizes(report=report, out=out, svg=svg)
+                svg.write_text(picture_text, encoding="utf-8")
+        files = _file_sizes(report=report, out=out, svg=svg)
         if as_json:
             written = [{"path": path, "bytes": size} for path, size in files.values()]
-            typer.echo(json.dumps(summary(played, outcome, traces=traces) | {"written": written}, indent=2))
+            typer.echo(json.dumps(summary(result, outcome, traces=traces) | {"written": written}, indent=2))
         else:
-            Terminal(highlight=False).print(shown(written=files))
+            Terminal(highlight=False).print(render(written=files))
             _mention_unused_key(model)
-        if metrics_port is not None and not played.interrupted:
+        if metrics_port is not None and not result.interrupted:
             typer.echo("metrics are served until Ctrl-C", err=True)
             with suppress(KeyboardInterrupt):
                 Event().wait()
-    _refuse_losses(played)
+    _refuse_losses(result)
 
 
-def _refuse_losses(played: Played) -> None:
+def _refuse_losses(result: Played) -> None:
     """Raise an error if the backend of ``--otlp`` did not receive everything.
 
     Raises:
         ConfigurationError: a part of a signal was not delivered.
     """
-    if played.undelivered:
-        lost = "; ".join(f"{signal} {played.deliveries[signal]}" for signal in played.undelivered)
+    if result.undelivered:
+        lost = "; ".join(f"{signal} {result.deliveries[signal]}" for signal in result.undelivered)
         raise ConfigurationError(
-            f"--otlp {played.options.otlp}: not everything was delivered; is a backend running? {lost}"
+            f"--otlp {result.options.otlp}: not everything was delivered; is a backend running? {lost}"
         )
 
 
@@ -128,14 +128,14 @@ def _mention_unused_key(model: str | None) -> None:
         typer.echo("OPENAI_API_KEY is set and was not used: --model openai:gpt-4o-mini would use it.")
 
 
-def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:
+def _file_sizes(**written: Path | None) -> dict[str, tuple[str, int]]:
     """Return option → the file that was written for it, and the file's size in bytes."""
     return {option: (str(path), path.stat().st_size) for option, path in written.items() if path is not None}
 
 
 @contextmanager
-def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
-    """Show one live line on stderr, removed at the end; without a terminal on stderr there is no progress line."""
+def _show_progress(requests: int) -> Iterator[Callable[[Tally], None]]:
+    """Yield a function that shows a tally on one line of stderr, until the block ends; without a terminal it shows nothing."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from spanscore.core.terminal import Terminal
@@ -150,9 +150,9 @@ def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=requests, scores="")
 
-        def watch(tally: Tally) -> None:
+        def show(tally: Tally) -> None:
             state = "[bold red]retrieval broken[/]" if tally.stretch == "during" else "retrieval works "
             scores = f"{tally.scored} scores, {tally.failing} failing"
             progress.update(task, completed=tally.asked, description=state, scores=scores)
 
-        yield watch
+        yield show

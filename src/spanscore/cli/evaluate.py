@@ -135,9 +135,8 @@ def evaluate(
 
     With --baseline, --max-drop or --min the command is a quality gate. The exit code is 1 if a quality fell by more than
     --max-drop and by more than noise, or is below --min. The exit code is 3 if more than --max-unscored of a metric's cases
-    have no score.
-    Unreadable lines and missing cases of the baseline count as unscored. Cases that the metric's applies_when excludes do not
-    count, unless they have a score in the baseline.
+    have no score. Unreadable lines and missing cases of the baseline count as unscored.
+
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
     source = "standard input" if file == "-" else printable(file)

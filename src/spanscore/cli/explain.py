@@ -48,21 +48,21 @@ def explain(
 
     traces = _open_source(source, since, until)
     explainer, terminal = _make_explainer(config, texts=texts), Terminal(highlight=False, markup=False)
-    shown = list[dict[str, Any]]()
-    wanted = (stored for stored in traces.traces() if trace.lower() in ("", stored.trace_id.hex()))
-    for stored in wanted:
-        explained = explainer.trace(stored)
+    documents, is_empty = list[dict[str, Any]](), True
+    for stored in traces.traces():
+        if trace.lower() not in ("", stored.trace_id.hex()):
+            continue
+        explanation, is_empty = explainer.trace(stored), False
         if as_json:
-            shown.append(explained.as_json())
+            documents.append(explanation.as_json())
         else:
-            terminal.print(explained, "")
-            shown.append({})
-    if not shown:
+            terminal.print(explanation, "")
+    if is_empty:
         if trace and (traces.traces_read or not traces.unread):
             raise ConfigurationError(f"{source} holds no trace {trace}; a trace id has 32 hex digits")
         raise ConfigurationError(traces.describe_emptiness())
     if as_json:
-        typer.echo(json.dumps({"traces": shown, "unread": [part._asdict() for part in traces.unread]}, indent=2))
+        typer.echo(json.dumps({"traces": documents, "unread": [part._asdict() for part in traces.unread]}, indent=2))
     else:
         for line in traces.describe_unread():
             terminal.print_line(line)

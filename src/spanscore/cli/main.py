@@ -34,25 +34,25 @@ def app(only: str | None = None) -> typer.Typer:
     Args:
         only: the one command to load, because loading all of them takes a second longer. None = all.
     """
-    made = _without_commands()
+    command_line = _without_commands()
     for name in [only] if only else command_names():
         command = getattr(import_module(f"{cli.__name__}.{name}"), name)
-        made.command(name, help=_flowing(inspect.getdoc(command)), rich_help_panel=_group_of(name))(command)
-    return made
+        command_line.command(name, help=_unwrap(inspect.getdoc(command)), rich_help_panel=_group_of(name))(command)
+    return command_line
 
 
 def _overview() -> typer.Typer:
     """Return the command line with the help of every command; a command's module is loaded when the command runs."""
-    made = _without_commands()
+    command_line = _without_commands()
     for name in command_names():
-        made.command(
+        command_line.command(
             name,
-            help=_flowing(_docstring_of(name)),
+            help=_unwrap(_docstring_of(name)),
             rich_help_panel=_group_of(name),
             add_help_option=False,
             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
         )(_load_and_run)
-    return made
+    return command_line
 
 
 def _load_and_run(context: typer.Context) -> None:
@@ -67,7 +67,7 @@ def _docstring_of(name: str) -> str | None:
 
 
 def _without_commands() -> typer.Typer:
-    made = typer.Typer(
+    command_line = typer.Typer(
         name="spanscore",
         help="Score the live traces of an LLM application, and see the scores on the spans.\n\n"
         "New here? [bold]spanscore demo[/bold] needs no key, no server and no network.",
@@ -76,8 +76,8 @@ def _without_commands() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(_top)  # keeps a single command a subcommand
-    return made
+    command_line.callback()(_top_options)  # without a callback, Typer would run a single command without its name
+    return command_line
 
 
 def main() -> None:
@@ -106,7 +106,7 @@ def _find_modules_here() -> None:
         sys.path.append(here)
 
 
-def _say_version(is_set: bool) -> None:
+def _print_version(is_set: bool) -> None:
     if is_set:
         from spanscore.outputs.scope import version
 
@@ -114,10 +114,10 @@ def _say_version(is_set: bool) -> None:
         raise typer.Exit
 
 
-def _top(
+def _top_options(
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version."),
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version."),
     ] = False,
 ) -> None: ...
 
@@ -126,7 +126,7 @@ def _group_of(name: str) -> str:
     return next((group for group, names in _GROUPS.items() if name in names), "Other")
 
 
-def _flowing(docstring: str | None) -> str:
+def _unwrap(docstring: str | None) -> str:
     """Return a docstring with one line per paragraph, because the source's line breaks do not fit every terminal."""
     paragraphs = (docstring or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -42,8 +42,9 @@ _GROUPS = {
 }
 """Title of a group → the fields that its samples need; in the order of the page."""
 _RANGE_WIDTH = 13
-"""Characters: the longest range that is not broken."""
+"""Width of the column in characters: the longest range that is not broken over lines."""
 _PAIR = {"response", "reference"}
+"""Fields of the metrics that compare two texts."""
 _NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 
@@ -104,8 +105,8 @@ def metrics(
 def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
     kind = find_metric(name)
     cost, why = _cost(name)
-    requires = {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()}
-    optional = {turns: list(fields) for turns, fields in getattr(kind, "optional", {}).items()}
+    requires = {sample_kind: list(fields) for sample_kind, fields in getattr(kind, "requires", {}).items()}
+    optional = {sample_kind: list(fields) for sample_kind, fields in getattr(kind, "optional", {}).items()}
     doc = {part: text.replace("``", "") for part, text in asdict(metric_doc_of(kind)).items()}
     return {
         "name": name,
@@ -183,7 +184,7 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         description = Text.assemble(row["question"], "\n", (_needs(row["requires"], row["optional"]), "dim"))
-        cell = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(description, (0, 0, 0, 2)))
+        cell = Group(Text.assemble((row["name"], "bold"), _list_aliases(row)), Padding(description, (0, 0, 0, 2)))
         money = (format_usd(row["usd_per_1000"], "–"),) if is_priced else ()
         cost, amounts = row["cost"], ("–", "–")
         if cost is not None:
@@ -208,7 +209,7 @@ def _arrow(row: Mapping[str, Any]) -> str:
     return " ↓" if row["direction"] == "lower" else ""
 
 
-def _also(row: Mapping[str, Any]) -> str:
+def _list_aliases(row: Mapping[str, Any]) -> str:
     return f", also {', '.join(row['aliases'])}" if row["aliases"] else ""
 
 
@@ -222,13 +223,16 @@ def _range(row: Mapping[str, Any]) -> str:
 def _needs(requires: Mapping[str, list[str]], optional: Mapping[str, list[str]]) -> str:
     """Return the fields of each kind of sample, optional ones in brackets; in a conversation ``user_input`` is its messages."""
     names = {"single_turn": "one turn: " if len(requires) > 1 else "", "multi_turn": "conversation: "}
-    shown = {turns: [*fields, *(f"[{name}]" for name in optional.get(turns, ()))] for turns, fields in requires.items()}
-    return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in shown.items())
+    shown = {
+        sample_kind: [*fields, *(f"[{name}]" for name in optional.get(sample_kind, ()))]
+        for sample_kind, fields in requires.items()
+    }
+    return "; ".join(names[sample_kind] + (", ".join(fields) or "any field") for sample_kind, fields in shown.items())
 
 
 def _detail(row: Mapping[str, Any]) -> Table:
     table = Table(
-        title=row["name"] + _also(row), title_justify="left", show_header=False, box=None, padding=(0, 2, 1, 0)
+        title=row["name"] + _list_aliases(row), title_justify="left", show_header=False, box=None, padding=(0, 2, 1, 0)
     )
     table.add_column(style="bold", no_wrap=True)
     table.add_column()

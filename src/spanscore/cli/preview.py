@@ -21,7 +21,7 @@ def preview(
     context_tokens: ContextTokens = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
 ) -> None:
-    """Show the units that each rate and rule would take: their number, their cost, and ten of them by name.
+    """Show the units that each rate and rule would sample: their number, their cost, and ten of them by name.
 
     [bold]spanscore preview spanscore.yaml spans.jsonl[/bold]
 

@@ -23,7 +23,9 @@ def replay(
     *,
     since: UnitsSince = "",
     until: UnitsUntil = "",
-    rate: Annotated[str, typer.Option("--max-rate", metavar="RATE", help="Highest rate of units: 50/s, 700/min.")] = "",
+    max_rate: Annotated[
+        str, typer.Option("--max-rate", metavar="RATE", help="Highest rate of units: 50/s, 700/min.")
+    ] = "",
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Score at most this many units.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Score nothing: show the units that would be scored, and their cost.")
@@ -36,7 +38,7 @@ def replay(
             "this option, a replay writes such a file, scores.jsonl.",
         ),
     ] = None,
-    again: Annotated[
+    rescore: Annotated[
         bool,
         typer.Option(
             "--rescore", help="Also score units with scores of the same id; the new scores are a new revision."
@@ -46,7 +48,7 @@ def replay(
         Path | None,
         typer.Option(metavar="DIR", help="Folder for scores.jsonl and report.html. Default: replay. No score is sent."),
     ] = None,
-    emit: Annotated[
+    export: Annotated[
         bool,
         typer.Option(
             "--export",
@@ -57,7 +59,7 @@ def replay(
     batch_cancel: CancelBatches = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Score stored traces, with the sampling decisions and score ids that they have live, or would have had.
+    """Score stored traces, with the sampling decisions and the score ids of live scoring.
 
     [bold]spanscore replay spanscore.yaml 'jaeger:http://localhost:16686?service=bot' --since 7d --dry-run[/bold]
 
@@ -72,13 +74,13 @@ def replay(
         source=source,
         since=since,
         until=until,
-        rate=rate,
+        max_rate=max_rate,
         limit=limit,
         dry_run=dry_run,
         resume=resume,
-        again=again,
+        rescore=rescore,
         out=out,
-        emit=emit,
+        export=export,
         batch=batch,
         as_json=as_json,
     )

@@ -52,5 +52,7 @@ def report(
     if not (summary.units or summary.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable(findings.headline(summary)))
-    whole = f" and {format_count(summary.conversations, 'conversation')}" if summary.conversations else ""
-    typer.echo(f"{out}: {format_count(summary.scores, 'score')} of {format_count(summary.units, 'unit')}{whole}")
+    conversations = f" and {format_count(summary.conversations, 'conversation')}" if summary.conversations else ""
+    typer.echo(
+        f"{out}: {format_count(summary.scores, 'score')} of {format_count(summary.units, 'unit')}{conversations}"
+    )

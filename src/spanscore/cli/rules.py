@@ -21,9 +21,9 @@ from spanscore.core.printable import TextTable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import NotReadyError, writing
 from spanscore.monitoring import promql
-from spanscore.monitoring import rules as assets
 from spanscore.monitoring.drops import DropPlan
 from spanscore.monitoring.rules import RULES, operator_files, rule_files
+from spanscore.monitoring.rules import folder as asset_folder
 from spanscore.protocols import Metric
 
 _HOW_TO_GET_A_BASELINE = (
@@ -38,7 +38,7 @@ _NO_SHARE = (
     "categories without a quality, so no mean is watched; name the bad ones in bad, or write alerts: {{{name}: {{share_of: \
 {category}, max: 0.1}}}}"
 )
-_READING = {
+_COLUMNS = {
     "drop": "min_drop, the smallest drop that matters",
     "z": "standard errors below the tolerated mean (baseline minus a quarter of the drop), computed from false_alarm_every; "
     "here of the window with the highest value",
@@ -48,7 +48,9 @@ _READING = {
     "requests": "units of the application in a window that yield these scores, at the metric's rate without rules",
     "inner units": "spans of an entry of units.also, below recorded roots, that yield these scores at the entry's rate",
 }
+"""Words of the table of drops → their meaning, printed below the table."""
 _UNITS = frozenset({"requests", "inner units"})
+"""Words of which the table may lack one."""
 _DEFAULT_URL = Monitoring.model_fields["dashboard_url"].default
 
 
@@ -95,8 +97,8 @@ def rules(
         lacking = f"{', '.join(report.unmade)} cannot be made here, and the rules need each metric:"
         raise NotReadyError("\n".join([lacking, *report.missing]))
     settings, metrics, judge_check = report.settings, report.metrics, report.settings.judge_check
-    made = rule_files(settings.alerts, metrics, settings.monitoring, judge_check, settings.units.also)
-    files = _files(made, form, labels or [])
+    prometheus_files = rule_files(settings.alerts, metrics, settings.monitoring, judge_check, settings.units.also)
+    files = _choose_files(prometheus_files, form, labels or [])
     for name, text in files.items():
         with writing(out / name):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -109,25 +111,25 @@ def rules(
     console = Terminal(highlight=False, markup=False)
     if plans:
         units = {volume.units for volume in volumes.values()}
-        reading = [line for line in _READING.items() if line[0] not in _UNITS - units]
-        console.print(_table(plans, volumes, settings), _build_list(reading), "")
-    console.print(_build_list(("–", note) for note in _together(notes, metrics)))
+        columns = [(name, meaning) for name, meaning in _COLUMNS.items() if name not in _UNITS - units]
+        console.print(_table(plans, volumes, settings), _build_list(columns), "")
+    console.print(_build_list(("–", note) for note in _merge_notes(notes, metrics)))
     console.print(f"\nwritten to {out}:", soft_wrap=True)
     for name in files:
         console.print(f"  {name}", soft_wrap=True)
 
 
-def _files(made: dict[str, str], form: RulesFormat, labels: Sequence[str]) -> dict[str, str]:
-    folder = assets.folder("grafana") / "dashboards"
+def _choose_files(prometheus_files: dict[str, str], form: RulesFormat, labels: Sequence[str]) -> dict[str, str]:
+    folder = asset_folder("grafana") / "dashboards"
     dashboards = {f"grafana/dashboards/{file.name}": file.read_text("utf-8") for file in sorted(folder.glob("*.json"))}
     if form is RulesFormat.OPERATOR:
-        return operator_files(made[RULES], dashboards, dict(map(_label, labels)))
+        return operator_files(prometheus_files[RULES], dashboards, dict(map(_parse_label, labels)))
     if labels:
         raise typer.BadParameter("only objects of a cluster have labels; add --format operator", param_hint="--label")
-    return made | dashboards
+    return prometheus_files | dashboards
 
 
-def _label(text: str) -> tuple[str, str]:
+def _parse_label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"{text!r} is not a label; write for example release=prometheus", param_hint="--label")
@@ -138,8 +140,8 @@ def _notes(settings: Configuration, metrics: Sequence[Metric], plans: Sequence[D
     watched = {plan.watched.subject for plan in plans}
     notes = [f"{plan.watched.subject}: {_FALSE_ALARMS}" for plan in plans if not plan.is_rate_proven]
     shares = {name for name, alert in settings.alerts.items() if alert.share_of}
-    left = (metric for metric in metrics if metric.name not in watched | shares)
-    notes += (f"{metric.name}: {_how_to_watch(metric)}" for metric in left)
+    unwatched = (metric for metric in metrics if metric.name not in watched | shares)
+    notes += (f"{metric.name}: {_how_to_watch(metric)}" for metric in unwatched)
     if settings.monitoring.dashboard_url == _DEFAULT_URL:
         notes.append("monitoring.dashboard_url is the default: alerts link to localhost:3000; set it to your Grafana's")
     if settings.monitoring.trace_url is None:
@@ -155,18 +157,20 @@ def _how_to_watch(metric: Metric) -> str:
     return _NO_QUALITY
 
 
-def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield the notes; metrics without a baseline share one note on how to get it."""
-    lacking = {f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}": metric.name for metric in metrics}
-    names = [lacking[note] for note in notes if note in lacking]
+def _merge_notes(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield the notes. The metrics without a baseline share one note, on how to get it."""
+    without_baseline = {
+        f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}": metric.name for metric in metrics
+    }
+    names = [without_baseline[note] for note in notes if note in without_baseline]
     if names:
         how, _, line = _HOW_TO_GET_A_BASELINE.format(name=names[0]).partition("alerts: ")
         yield f"{', '.join(names)}: {how.rstrip()}\nalerts: {line}"
-    yield from (note for note in notes if note not in lacking)
+    yield from (note for note in notes if note not in without_baseline)
 
 
 def _build_list(lines: Iterable[tuple[str, str]]) -> Table:
-    """Return a table of names, each with its text in the next column, wrapped to the terminal."""
+    """Return a table of names and texts; a long text is wrapped in its column."""
     table = Table.grid(padding=(0, 1))
     for name, text in lines:
         table.add_row(Text(name), Text(text))
@@ -178,11 +182,11 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: C
     rows = []
     for plan in plans:
         volume = volumes[plan.watched.subject]
-        to_speak = _format_needed(volume.min_scores, volume.min_requests, volume.units)
-        to_see = _format_needed(volume.scores_to_see, volume.requests_to_see, volume.units)
+        to_alert = _format_needed(volume.min_scores, volume.min_requests, volume.units)
+        to_detect = _format_needed(volume.scores_to_see, volume.requests_to_see, volume.units)
         drop = f"{plan.watched.settings.least_change:g}"
         baseline = plan.baseline.short if plan.baseline.is_recorded else f"{plan.stated_baseline:g}"
-        rows.append((plan.watched.name, baseline, drop, f"{plan.z:.2f}", to_speak, to_see))
+        rows.append((plan.watched.name, baseline, drop, f"{plan.z:.2f}", to_alert, to_detect))
     headers = ("metric", "baseline", "drop", "z", "to alert", "to detect the drop")
     return TextTable(headers, rows, title=f"drops, watched over {windows}")
 

@@ -14,18 +14,18 @@ from spanscore.core.terminal import Terminal
 from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspect_spool, retry_dead_letters
 from spanscore.durable.spool_table import MOST_CRASHES
 
-_SHOWN = 20
-"""Dead letters that are listed at most."""
+_SHOWN_DEAD_LETTERS = 20
+"""Maximum number of dead letters that are listed."""
 
 
 def spool(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The spool's file, [bold]spool.path[/bold] of the configuration.")
     ],
-    again: Annotated[
+    retry: Annotated[
         bool, typer.Option("--retry-dead-letters", help="Return the dead letters to the spool, to be scored again.")
     ] = False,
-    older: Annotated[
+    max_age_s: Annotated[
         float | None,
         typer.Option(
             "--drop-older-than",
@@ -45,18 +45,18 @@ def spool(
     """
     inspect_spool(file)  # a file that is not a spool stays unchanged
     notes = []
-    if again:
+    if retry:
         notes.append(f"{retry_dead_letters(file):,} will be tried again")
-    if older is not None:
-        notes.append(f"{drop_older(file, older):,} older than {format_duration(older)} deleted")
+    if max_age_s is not None:
+        notes.append(f"{drop_older(file, max_age_s):,} older than {format_duration(max_age_s)} deleted")
     inspection = inspect_spool(file)
     if as_json:
-        typer.echo(json.dumps({**_plain(inspection), "notes": notes}, indent=2))
+        typer.echo(json.dumps({**_as_json(inspection), "notes": notes}, indent=2))
     else:
-        _show(inspection, notes)
+        _print_state(inspection, notes)
 
 
-def _show(inspection: SpoolInspection, notes: list[str]) -> None:
+def _print_state(inspection: SpoolInspection, notes: list[str]) -> None:
     terminal, state = Terminal(highlight=False), inspection.state
     for note in notes:
         terminal.print(note)
@@ -67,14 +67,16 @@ def _show(inspection: SpoolInspection, notes: list[str]) -> None:
             f"messages of sinks: {', '.join(f'{name} {number:,}' for name, number in state.messages.items())}"
         )
     if inspection.held:
-        rows = [(str(held.pid), f"{held.rows:,}", f"{held.in_work:,}", _lease(held)) for held in inspection.held]
+        rows = [
+            (str(held.pid), f"{held.rows:,}", f"{held.in_work:,}", _describe_lease(held)) for held in inspection.held
+        ]
         terminal.print(TextTable(("process", "holds", "in work", "lease"), rows))
     if inspection.waiting:
         waiting = [(metric, f"{units:,}", format_age(oldest_s)) for metric, units, oldest_s in inspection.waiting]
         terminal.print(TextTable(("metric", "waits", "oldest"), waiting))
     if inspection.dead_letters:
         terminal.print(f"{len(inspection.dead_letters):,} dead letters; --retry-dead-letters has them scored again")
-        for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
+        for key, crashes, age_s in inspection.dead_letters[:_SHOWN_DEAD_LETTERS]:
             why = _format_crashes(crashes)
             row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {format_age(age_s)} old  {why}"
             terminal.print(row, soft_wrap=True)
@@ -86,7 +88,7 @@ def _format_crashes(crashes: int) -> str:
     return f"could not be read (crashes: {crashes})" if crashes else "could not be read"
 
 
-def _lease(held: HeldRows) -> str:
+def _describe_lease(held: HeldRows) -> str:
     if held.has_ended:
         return "has ended: free"
     if held.lease_s is None:
@@ -94,7 +96,7 @@ def _lease(held: HeldRows) -> str:
     return f"{held.lease_s:.0f} s left" if held.lease_s > 0 else "late: free"
 
 
-def _plain(inspection: SpoolInspection) -> dict[str, Any]:
+def _as_json(inspection: SpoolInspection) -> dict[str, Any]:
     state = inspection.state
     dead_letters = [
         {

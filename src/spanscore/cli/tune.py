@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,19 +65,23 @@ def tune(
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Tuning {printable(metric)}: loading libraries …")  # this takes seconds
     configured = valid(config)
-    taught = judged_metric(configured, metric, place="--metric", purpose="tune")
-    labelled = read_annotations(labels, metric=label or taught.name, name=label)
+    original = judged_metric(configured, metric, place="--metric", purpose="tune")
+    labelled = read_annotations(labels, metric=label or original.name, name=label)
     for warning in warnings_for(len(labelled)):
         notes.print(warning, soft_wrap=True)
     if not out.parent.is_dir():  # refused before anything is paid for
         raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
-    how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
-    how |= {
-        "rewriter": other_judge(configured.settings, rewriter, option="--rewriter"),
-        "redactor": redactor_in(redactor or configured.settings.redactor),
-    }
-    with paid_run(configured.settings, taught, notes, "judged") as show:
-        fitted = taught.fit_sync(labelled, progress=show, **how)
+    rewriting_judge = other_judge(configured.settings, rewriter, option="--rewriter")
+    with paid_run(configured.settings, original, notes, "judged") as on_progress:
+        fitted = original.fit_sync(
+            labelled,
+            demonstrations=demonstrations,
+            candidates=candidates,
+            seed=seed,
+            rewriter=rewriting_judge,
+            redactor=redactor_in(redactor or configured.settings.redactor),
+            progress=on_progress,
+        )
     fitted.save(out)
     typer.echo(json.dumps(fitted.as_json(), indent=2) if as_json else printable_lines(str(fitted)))
     line = f"\n{out} holds the unchanged metric."

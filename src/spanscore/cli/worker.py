@@ -27,62 +27,61 @@ from spanscore.service.worker import worker as run
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-    from spanscore.service.lifetime import Say
+    from spanscore.service.lifetime import PrintLine
 
 Work = Callable[[int], None]
 """Function that a process runs, given its number from 0 on, until a signal or the parent's end; picklable."""
 
 BRIEF_S: Final = 10.0
-"""A process that ends sooner by itself is expected to do so again, and is not restarted."""
-_FOR_GOOD: Final = (0, 2, 3)
-"""Exit codes after which a worker is not restarted, because a signal stopped it, or a person must act."""
+"""A process that crashes sooner after its start, in s, is not restarted, because it is expected to crash again."""
+_FINAL_CODES: Final = (0, 2, 3)
+"""Exit codes after which a process is not restarted, because a signal stopped it, or a person must act."""
 _SIGNALED: Final = 128
 """A shell adds this to a signal's number for the exit code."""
-_NOTHING_TO_READ: Final = 3
+_NO_SOURCE: Final = 3
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
-def in_processes(number: int, work: Work, say: Say) -> int:
-    """Run processes until all have ended; pass on SIGTERM, SIGINT and SIGHUP. Call it on the main thread, once in a process.
-
-    A process that crashes or is killed is restarted, and its units are read again by some process. A process that ends within
-    ten seconds of its start, or with an exit code that requires a person, ends all processes.
-
-    Returns:
-        The exit code: 0 if each process ended with 0, otherwise the first other code.
-    """
-    return _Processes(work, say).run(number)
-
-
 @dataclass(slots=True)
-class _Processes:
+class WorkerProcesses:
+    """The processes of one command, numbered from 0 on. ``run`` ends when all of them have ended.
+
+    SIGTERM, SIGINT and SIGHUP are passed on to them. A process that crashes or is killed is restarted, and any process reads
+    its units again. If a process ends within ten seconds of its start, or with an exit code that requires a person, all
+    processes are ended.
+    """
+
     _work: Work
-    _say: Say
+    _print_line: PrintLine
     _running: dict[int, tuple[SpawnProcess, float]] = field(default_factory=dict)
-    _code: int = 0
+    _exit_code: int = 0
     _ending: bool = False
 
     def run(self, number: int) -> int:
-        signal.signal(signal.SIGTERM, self._pass_on)
-        signal.signal(signal.SIGINT, self._pass_on)
-        signal.signal(signal.SIGHUP, self._send)
+        """Run this number of processes, and return 0 if each ended with 0, otherwise the first other exit code.
+
+        Call it on the main thread, once in a process.
+        """
+        signal.signal(signal.SIGTERM, self._end_all)
+        signal.signal(signal.SIGINT, self._end_all)
+        signal.signal(signal.SIGHUP, self._send_signal)
         try:
             for place in range(number):
                 self._start(place)
             while self._running:
                 wait([process.sentinel for process, _ in self._running.values()])
-                for place, (process, since_s) in [*self._running.items()]:
+                for place, (process, started_s) in [*self._running.items()]:
                     if process.exitcode is not None:
-                        self._handle_end(place, process.exitcode, monotonic() - since_s)
+                        self._handle_end(place, process.exitcode, monotonic() - started_s)
         finally:
-            self._pass_on(signal.SIGTERM)  # if a process could not be started; otherwise all have ended
-        return self._code
+            self._end_all(signal.SIGTERM)  # if a process could not be started; otherwise all have ended
+        return self._exit_code
 
     def _start(self, place: int) -> None:
         spawn = multiprocessing.get_context("spawn")
-        process = spawn.Process(target=_apart, args=(self._work, place), name=_name(place))
+        process = spawn.Process(target=_run_in_own_group, args=(self._work, place), name=_name(place))
         signal.pthread_sigmask(signal.SIG_BLOCK, HANGUP)  # the process inherits it, and reads the signal when it can
         process.start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANGUP)
@@ -90,25 +89,27 @@ class _Processes:
         if self._ending:  # the signal came during the start
             process.terminate()
 
-    def _handle_end(self, place: int, code: int, lived_s: float) -> None:
+    def _handle_end(self, place: int, code: int, lifetime_s: float) -> None:
         del self._running[place]
         code = code if code >= 0 else _SIGNALED - code
-        again = not self._ending and lived_s >= BRIEF_S and code not in _FOR_GOOD
+        is_restarted = not self._ending and lifetime_s >= BRIEF_S and code not in _FINAL_CODES
         if not self._ending:
-            then = "it is started again" if again else "all end"
-            self._say(f"{_name(place)} ended with {code}, {format_duration(round(lived_s))} after its start: {then}")
-        if again:
+            then = "it is started again" if is_restarted else "all end"
+            self._print_line(
+                f"{_name(place)} ended with {code}, {format_duration(round(lifetime_s))} after its start: {then}"
+            )
+        if is_restarted:
             self._start(place)
             return
-        self._code = self._code or code
+        self._exit_code = self._exit_code or code
         if not self._ending:
-            self._pass_on(signal.SIGTERM)
+            self._end_all(signal.SIGTERM)
 
-    def _pass_on(self, number: int, _: object = None) -> None:
+    def _end_all(self, number: int, _: object = None) -> None:
         self._ending = True
-        self._send(number)
+        self._send_signal(number)
 
-    def _send(self, number: int, _: object = None) -> None:
+    def _send_signal(self, number: int, _: object = None) -> None:
         for process, _ in [*self._running.values()]:
             if process.pid is not None and process.exitcode is None:
                 os.kill(process.pid, number)
@@ -118,8 +119,8 @@ def _name(place: int) -> str:
     return f"process {place + 1}"
 
 
-def _apart(work: Work, place: int) -> None:
-    os.setpgrp()  # a terminal's signal then reaches only the first process, which passes it on once
+def _run_in_own_group(work: Work, place: int) -> None:
+    os.setpgrp()  # otherwise a terminal's signal would reach this process twice: directly, and passed on
     work(place)
 
 
@@ -166,16 +167,19 @@ def worker(
     if processes > 1:
         settings = checked(config, processes, rekey)
         environments = [dict(environment_of(place, processes, settings)) for place in range(processes)]
-        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, rekey, environments), _say))
+        work = partial(_run_one_of_several, config, wait, rekey, environments)
+        raise typer.Exit(WorkerProcesses(work, _print_line).run(processes))
     try:
-        run(config, wait_s=wait, say=_say, rekey=rekey)
+        run(config, wait_s=wait, print_line=_print_line, rekey=rekey)
     except SourceUnavailable as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
-        raise typer.Exit(_NOTHING_TO_READ) from None
+        raise typer.Exit(_NO_SOURCE) from None
 
 
-def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int) -> None:
-    """Run the same command in one of several processes. The environment has the settings of this process."""
+def _run_one_of_several(
+    config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int
+) -> None:
+    """Run the command with one process. ``environments[place]`` has the settings that differ between the processes."""
     from spanscore.cli.main import main  # it imports the commands
 
     os.environ.update(environments[place])
@@ -183,6 +187,6 @@ def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[
     main()
 
 
-def _say(line: str) -> None:
-    whose = f"{current_process().name}: " if parent_process() is not None else ""
-    typer.echo(whose + printable_lines(line))
+def _print_line(line: str) -> None:
+    prefix = f"{current_process().name}: " if parent_process() is not None else ""
+    typer.echo(prefix + printable_lines(line))

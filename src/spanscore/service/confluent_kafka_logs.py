@@ -21,7 +21,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from math import inf
 from threading import Event
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.capture.otlp.streams import StreamClock
@@ -32,17 +34,14 @@ from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import KafkaMessage, consumer_config, trouble_of
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from spanscore.service.confluent_kafka_member import KafkaMessage, consumer_config, problem_of
 
 _AT_ONCE: Final = 10
 """Messages of one poll; log partitions are paused only between polls. A message has up to 1 MB of records."""
 _POLL_S: Final = 0.1
 _ASK_S: Final = 2.0
 """Timeout of one request to a broker, in s."""
-_LOOK_S: Final = 10.0
+_LIST_S: Final = 10.0
 """Seconds between two requests for the number of log partitions, because a topic may grow."""
 _FRESH_S: Final = 0.5
 """Seconds for which ``_covered_ns`` is valid."""
@@ -67,7 +66,7 @@ class LogsTopic:
         at_end: called with a span partition after its last message was passed on.
 
     Attributes:
-        wrong: reason why log partitions are not read; empty if they are read.
+        fault: reason why log partitions are not read; empty if they are read.
         waiting: span partition → messages that wait for records; None in the list marks the end of the partition.
     """
 
@@ -76,26 +75,26 @@ class LogsTopic:
     ) -> None:
         assert settings.kafka is not None
         self.name = name
-        self.wrong = ""
+        self.fault = ""
         self._kafka: KafkaSettings = settings.kafka.model_copy(update={"topic": self.name or ""})
         self._spans = spans
         self._most_bytes = settings.serve.limits.inflated
         self._quiet_ns = int(settings.units.idle_timeout * 1e9)
         self._wait_ns = int(settings.units.orphan_wait * 1e9)
         self._at_end = at_end
-        self._over = Event()
+        self._stopping = Event()
         self.waiting: dict[int, deque[KafkaMessage | None]] = {}
         self._newest: dict[int, int] = {}  # span partition → timestamp of the latest message that was passed on
         self._ended: set[int] = set()  # span partitions that are read to their end
         self._read: dict[int, tuple[int, int]] = {}  # log partition → timestamp up to which it was read, next offset
         self._read_to_end: set[int] = set()  # log partitions
         self._paused: set[int] = set()  # log partitions
-        self._begin = deque[int]()  # timestamps from which all log partitions must be read again
-        self._begun_ns = 0  # timestamp from which they were last read again
+        self._restarts = deque[int]()  # timestamps from which all log partitions must be read again
+        self._restarted_ns = 0  # timestamp from which they were last read again
         self._until_ns = -inf  # timestamp up to which the spans need records
         self._covered_ns = -inf  # timestamp up to which all records have been read; −inf = unknown
-        self._looked_s = self._covered_s = 0.0  # monotonic times: log partitions listed; _covered_ns updated
-        self._in_doubt = True  # whether an error occurred since the end offsets were requested
+        self._listed_s = self._covered_s = 0.0  # monotonic times: log partitions listed; _covered_ns updated
+        self._must_check_ends = True  # whether an error occurred since the end offsets were requested
         self._clock = StreamClock(steady_ns())
         if self.name is not None:
             # The receiver keeps records for twice ``units.orphan_wait``, by a clock that stops while spans are unread.
@@ -111,13 +110,13 @@ class LogsTopic:
         """
         if self.name is None:
             return
-        self._begin.append(time_ns() - 2 * self._wait_ns)
+        self._restarts.append(time_ns() - 2 * self._wait_ns)
         if start_daemon(self._run, "spanscore-kafka-logs") is None:
             raise SourceUnavailable("kafka: no thread can be started to read logs: is the limit of processes reached?")
 
     def stop(self) -> None:
         """Stop reading."""
-        self._over.set()
+        self._stopping.set()
 
     def yield_ready(self, messages: Iterator[KafkaMessage], pressure: str) -> Iterator[KafkaMessage]:
         """Yield the messages of span partitions whose records have been read; other messages wait, in the order of offsets.
@@ -172,7 +171,7 @@ class LogsTopic:
 
     def _has_records(self, spans_ns: int) -> bool:
         """Return whether all records have been read that the spans of a message with this timestamp may need."""
-        is_known = not self._begin and monotonic() < self._covered_s + _FRESH_S
+        is_known = not self._restarts and monotonic() < self._covered_s + _FRESH_S
         return is_known and spans_ns + self._quiet_ns <= self._covered_ns
 
     def _progress_ns(self, partition: int) -> int:
@@ -202,65 +201,63 @@ class LogsTopic:
         from_ns = (message.written_ns or 0) - self._wait_ns
         self._newest[message.partition] = from_ns
         if from_ns < self._kept_from_ns():
-            self._begin.append(from_ns)
+            self._restarts.append(from_ns)
 
     def _kept_from_ns(self) -> int:
         """Return the timestamp of the oldest record that the receiver keeps for an unread span."""
         newest_ns = max((time_ns for time_ns, _ in [*self._read.values()]), default=0)
-        return min([*self._begin], default=max(self._begun_ns, newest_ns - 2 * self._wait_ns))
+        return min([*self._restarts], default=max(self._restarted_ns, newest_ns - 2 * self._wait_ns))
 
     # --- the thread that polls log partitions ---------------------------------------------------------------------
 
     def _run(self) -> None:
-        from confluent_kafka import Consumer, KafkaException
-
         # The client requires the name of a group, which is never joined.
         consumer = Consumer({**consumer_config(self._kafka), "error_cb": self._record_error})
-        while not self._over.is_set():
+        while not self._stopping.is_set():
             try:
                 self._poll_once(consumer)
             except KafkaException as error:  # no broker answers
                 self._covered_ns = -inf
                 self._record_error(error.args[0])
-                self._over.wait(_AGAIN_S)
+                self._stopping.wait(_AGAIN_S)
             except Exception as error:  # noqa: BLE001  (the next poll may succeed; the rest of the messages is read again)
                 log_internal_error("read log records", error)
-                self._begin.append(self._kept_from_ns())
-                self._over.wait(_AGAIN_S)
+                self._restarts.append(self._kept_from_ns())
+                self._stopping.wait(_AGAIN_S)
         consumer.close()
 
     def _poll_once(self, consumer: Consumer) -> None:
-        if self._begin or monotonic() > self._looked_s + _LOOK_S:
+        if self._restarts or monotonic() > self._listed_s + _LIST_S:
             self._update_assignment(consumer)
         for message in consumer.consume(_AT_ONCE, _POLL_S):
             self._handle_message(message)
-        if self._in_doubt:  # while the client was disconnected, the log partitions may have grown
+        if self._must_check_ends:  # while the client was disconnected, the log partitions may have grown
             ends = self._request_ends(consumer, self._read)
             self._read_to_end = {
                 partition for partition, (_, offset) in self._read.items() if offset >= ends[partition]
             }
-            self._in_doubt, self.wrong = False, self.wrong if not self._read else ""
+            self._must_check_ends, self.fault = False, self.fault if not self._read else ""
         self._pause_and_resume(consumer)
 
     def _update_assignment(self, consumer: Consumer) -> None:
-        """Assign all log partitions again if their number changed or ``_begin`` has a timestamp, then from that timestamp.
+        """Assign all log partitions again if their number changed or ``_restarts`` has a timestamp, then from that timestamp.
 
         New log partitions are read from their beginning.
         """
         topic = consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
         if topic.error is not None:
             self._record_error(topic.error)
-            self._over.wait(_AGAIN_S)
+            self._stopping.wait(_AGAIN_S)
             return
-        self._looked_s, self.wrong = monotonic(), ""
-        begins = [*self._begin]
+        self._listed_s, self.fault = monotonic(), ""
+        begins = [*self._restarts]
         if not begins and self._read.keys() == topic.partitions.keys():
             return
         ends = self._request_ends(consumer, topic.partitions)
         read = {partition: self._read.get(partition, (0, 0)) for partition in ends}
         if begins:
-            self._begun_ns = max(0, min(begins))
-            read = self._request_offsets(consumer, self._begun_ns, ends)
+            self._restarted_ns = max(0, min(begins))
+            read = self._request_offsets(consumer, self._restarted_ns, ends)
             self._spans.logs.forget_all()  # the kept records are read again
         self._covered_ns, self._paused, self._read = -inf, set(), read
         self._read_to_end = {partition for partition, end in ends.items() if read[partition][1] >= end}
@@ -269,12 +266,10 @@ class LogsTopic:
         )
         consumer.resume(self._make_places(read))  # a paused partition stays paused after a new assignment
         for _ in begins:
-            self._begin.popleft()
+            self._restarts.popleft()
 
     def _request_offsets(self, consumer: Consumer, at_ns: int, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Return log partition → ``at_ns``, and the offset of its first message from that timestamp on. Blocks."""
-        from confluent_kafka import KafkaException
-
         places = dict[int, tuple[int, int]]()
         for place in consumer.offsets_for_times(self._make_places(ends, at_ns // _MS), timeout=_ASK_S):
             if place.error is not None:
@@ -296,9 +291,9 @@ class LogsTopic:
         self._read[partition] = message.timestamp()[1] * _MS, offset + 1
         self._read_to_end.discard(partition)
         if value and any(mark in value for mark in MAY_HOLD_CONTENT):
-            self._keep(value)
+            self._take_records(value)
 
-    def _keep(self, value: bytes) -> None:
+    def _take_records(self, value: bytes) -> None:
         counts = self._spans.counts
         counts.count_request(len(value))
         if len(value) > self._most_bytes:
@@ -325,11 +320,11 @@ class LogsTopic:
         self._covered_s = monotonic()
 
     def _record_error(self, error: KafkaError) -> None:
-        self._in_doubt = True
-        trouble = trouble_of(error, self._kafka)
-        if trouble.text:
-            self.wrong = trouble.text
-            log_once(f"kafka logs {trouble.kind}", trouble.text)
+        self._must_check_ends = True
+        problem = problem_of(error, self._kafka)
+        if problem.text:
+            self.fault = problem.text
+            log_once(f"kafka logs {problem.kind}", problem.text)
 
     def _request_ends(self, consumer: Consumer, partitions: Collection[int]) -> dict[int, int]:
         """Return the end offsets of log partitions, as the brokers report them. Blocks."""
@@ -337,6 +332,4 @@ class LogsTopic:
         return {place.partition: consumer.get_watermark_offsets(place, timeout=_ASK_S)[1] for place in places}
 
     def _make_places(self, partitions: Collection[int], offset: int = 0) -> list[TopicPartition]:
-        from confluent_kafka import TopicPartition
-
         return [TopicPartition(self._kafka.topic, partition, offset) for partition in partitions]

@@ -7,14 +7,14 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
 from spanscore.config.durable import KafkaSettings, ValueInFile, confluent_config
 from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.service.kafka_topic import CommitNote
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
-
     from spanscore.service.kafka_source import KafkaSource
 
 _AT_ONCE: Final = 500
@@ -33,15 +33,16 @@ _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-Kind: TypeAlias = Literal["end", "away", "refused", "missing", "old", "passing"]
+Kind: TypeAlias = Literal["end", "unreachable", "refused", "missing", "unsupported", "transient"]
 
 
 class KafkaProblem(NamedTuple):
     """A translated error of the client.
 
     Attributes:
-        kind: ``end`` of ``partition``; no broker answers (``away``); the brokers refuse access (``refused``); the topic is
-            ``missing``; the broker has no group of this protocol (``old``); otherwise librdkafka recovers (``passing``).
+        kind: ``end``: ``partition`` was read to its end. ``unreachable``: no broker answers. ``refused``: the brokers refuse
+            access. ``missing``: there is no such topic. ``unsupported``: the broker has no group of this protocol.
+            ``transient``: any other error, from which librdkafka recovers.
         text: text for the operator; empty if there is nothing to report.
     """
 
@@ -87,7 +88,7 @@ class GroupMember:
 
     Attributes:
         protocol: protocol of the group.
-        all: number of partitions of the topic; 0 = unknown.
+        partitions_total: number of partitions of the topic; 0 = unknown.
 
     Raises:
         ConfigurationError: name, password or certificate authorities cannot be read.
@@ -103,9 +104,9 @@ class GroupMember:
             "on_commit": self._on_commit,
         }
         self.protocol = "consumer"
-        self.all = 0
+        self.partitions_total = 0
         self._refused = ""
-        self._consumer = self._made()
+        self._consumer = self._make_consumer()
 
     def join(self, wait_s: float) -> None:
         """Find the brokers, and subscribe to the topic. Blocks.
@@ -127,14 +128,12 @@ class GroupMember:
         Do not call it in a callback: it consumes client state (2.16) that the next callback of the same poll needs, which then
         aborts.
         """
-        from confluent_kafka import KafkaException
-
         try:
             topic = self._consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
         except KafkaException:
             return False
         if topic.error is None:
-            self.all = len(topic.partitions)
+            self.partitions_total = len(topic.partitions)
         else:
             self._on_error(topic.error)
         return True
@@ -144,7 +143,7 @@ class GroupMember:
         for message in self._consumer.consume(_AT_ONCE, _POLL_S):
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is not None:
-                self._source.on_problem(trouble_of(error, self._kafka)._replace(partition=partition))
+                self._source.on_problem(problem_of(error, self._kafka)._replace(partition=partition))
             elif partition is not None and offset is not None:
                 kind, written_ms = message.timestamp()
                 written_ns = written_ms * _MS if kind else None
@@ -156,9 +155,7 @@ class GroupMember:
         Waiting for the result would stop the polling until a broker answers, possibly for hours. The client reports the result
         before a partition is revoked, or the group is left.
         """
-        from confluent_kafka import KafkaException
-
-        offsets = [self._at(partition, offset, note.text(offset)) for partition, (offset, note) in notes.items()]
+        offsets = [self._place(partition, offset, note.text(offset)) for partition, (offset, note) in notes.items()]
         try:
             if offsets:
                 self._consumer.commit(offsets=offsets, asynchronous=True)
@@ -167,20 +164,18 @@ class GroupMember:
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition from an offset on; a partition that this member has lost is ignored."""
-        from confluent_kafka import KafkaException
-
         with suppress(KafkaException):
-            self._consumer.seek(self._at(partition, offset))
+            self._consumer.seek(self._place(partition, offset))
 
     def pause(self, partitions: Iterable[int]) -> None:
         """Stop fetching these partitions."""
-        self._consumer.pause([self._at(partition) for partition in partitions])
+        self._consumer.pause([self._place(partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[int]) -> None:
         """Fetch these partitions again."""
-        self._consumer.resume([self._at(partition) for partition in partitions])
+        self._consumer.resume([self._place(partition) for partition in partitions])
 
-    def high(self, partition: int, *, cached: bool) -> int | None:
+    def end_offset(self, partition: int, *, cached: bool) -> int | None:
         """Return the offset after a partition's last message; None = unknown.
 
         A ``cached`` offset is that in the last answer with messages, which is current while messages arrive. Otherwise a broker
@@ -189,16 +184,14 @@ class GroupMember:
         ends = self._ends(partition, cached=cached)
         return ends[1] if ends is not None and ends[1] >= 0 else None
 
-    def low(self, partition: int) -> int:
+    def oldest_offset(self, partition: int) -> int:
         """Request the offset of a partition's oldest message; 0 if no broker answers. Blocks."""
         ends = self._ends(partition, cached=False)
         return 0 if ends is None else ends[0]
 
     def _ends(self, partition: int, *, cached: bool) -> tuple[int, int] | None:
-        from confluent_kafka import KafkaException
-
         try:
-            return self._consumer.get_watermark_offsets(self._at(partition), timeout=_ASK_S, cached=cached)
+            return self._consumer.get_watermark_offsets(self._place(partition), timeout=_ASK_S, cached=cached)
         except KafkaException:
             return None
 
@@ -206,16 +199,14 @@ class GroupMember:
         """Join by the classic protocol, which every broker has."""
         self._consumer.close()
         self.protocol = "classic"
-        self._consumer = self._made()
+        self._consumer = self._make_consumer()
         self._subscribe()
 
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
 
-    def _made(self) -> Consumer:
-        from confluent_kafka import Consumer, KafkaException
-
+    def _make_consumer(self) -> Consumer:
         try:
             return Consumer({**self._config, **_GROUPS[self.protocol]})
         except KafkaException as error:
@@ -234,8 +225,6 @@ class GroupMember:
         )
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        from confluent_kafka import KafkaException
-
         begun = partitions
         with suppress(KafkaException):  # they start at the group's offsets, without the notes
             begun = consumer.committed(partitions, timeout=_ASK_S)
@@ -251,26 +240,24 @@ class GroupMember:
         self._source.on_committed({place.partition: place.offset for place in offsets}, is_done)
 
     def _on_error(self, error: KafkaError) -> None:
-        problem = trouble_of(error, self._kafka)
+        problem = problem_of(error, self._kafka)
         self._refused = problem.text if problem.kind == "refused" else self._refused
         self._source.on_problem(problem)
 
-    def _at(self, partition: int, offset: int | None = None, note: str = "") -> TopicPartition:
-        from confluent_kafka import TopicPartition
-
+    def _place(self, partition: int, offset: int | None = None, note: str = "") -> TopicPartition:
         if offset is None:
             return TopicPartition(self._kafka.topic, partition)
         return TopicPartition(self._kafka.topic, partition, offset, note)
 
 
-def trouble_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
+def problem_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
     """Return the meaning of an error, with the names from the configuration."""
     code, message = error.name(), error.str()
     if code == "_FATAL":  # only the text names the error
         if "not supported" in message:
-            return KafkaProblem("old")
+            return KafkaProblem("unsupported")
         return KafkaProblem("refused", f"the group {kafka.group} cannot be joined: {message}")
-    kind, text = _MEANINGS.get(code, ("passing", ""))
+    kind, text = _PROBLEMS.get(code, ("transient", ""))
     return KafkaProblem(
         kind, text.format(brokers=", ".join(kafka.brokers), topic=kafka.topic, group=kafka.group, code=code)
     )
@@ -278,9 +265,9 @@ def trouble_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
 
 _LOGIN: Final = "the brokers refuse name, password, token or certificate (kafka.security, kafka.client)"
 _MISSING: Final = "there is no topic {topic}; it is read as soon as there is one"
-_MEANINGS: Final[Mapping[str, tuple[Kind, str]]] = {
+_PROBLEMS: Final[Mapping[str, tuple[Kind, str]]] = {
     "_PARTITION_EOF": ("end", ""),
-    "_ALL_BROKERS_DOWN": ("away", "no broker of {brokers} answers"),
+    "_ALL_BROKERS_DOWN": ("unreachable", "no broker of {brokers} answers"),
     "UNKNOWN_TOPIC_OR_PART": ("missing", _MISSING),
     "_UNKNOWN_TOPIC": ("missing", _MISSING),
     "TOPIC_AUTHORIZATION_FAILED": ("refused", "the brokers do not let us read the topic {topic} ({code})"),

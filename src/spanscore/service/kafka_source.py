@@ -7,11 +7,10 @@ revokes only the partitions that a worker loses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from functools import partial
-from importlib.util import find_spec
 from threading import Event, Thread
 from time import monotonic, time_ns
 from typing import Final
@@ -23,7 +22,7 @@ from spanscore.core.job import TopicState
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
-from spanscore.errors import MissingExtraError, SourceUnavailable
+from spanscore.errors import SourceUnavailable
 from spanscore.outputs.aggregates import GaugeReading
 from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
@@ -33,7 +32,7 @@ from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.worker_plan import is_keyed_by_conversation
 
 _ROUND_S: Final = 1.0
-"""Seconds between two checks of settled offsets and of the lag."""
+"""Seconds between two requests for settled offsets, and between two measurements of the lag."""
 _FLUSH_S: Final = 2.0
 """Time for the export of the scores of a revoked partition, in s."""
 REVOKE_TIMEOUT_S = 5.0
@@ -43,7 +42,7 @@ _JOIN_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 """Time to leave the group, in s. A classic group in a rebalance needs its whole session timeout."""
 _LOOK_S: Final = 0.05
-"""Seconds between two looks at the units in scoring of a revoked partition."""
+"""Seconds between two checks whether units of a revoked partition are still in scoring."""
 _ANSWER_S: Final = 60.0
 """Time for a broker to answer a commit, in s; after that the commit is repeated."""
 
@@ -63,16 +62,13 @@ class KafkaSource:
         pressure: why no message is read now (``Topic.pressure``); empty = messages are read.
 
     Raises:
-        MissingExtraError: the library is not installed.
         ConfigurationError: name, password or certificate authorities cannot be read.
     """
 
     def __init__(self, scorer: OnlineScorer, settings: Configuration, rekey: str = "") -> None:
         assert settings.kafka is not None  # callers check it
-        if find_spec("confluent_kafka") is None:
-            raise MissingExtraError("confluent-kafka", "kafka")
         self._kafka = settings.kafka
-        self._line = pipeline_of(scorer)
+        self._pipeline = pipeline_of(scorer)
         spans = receivers_of(scorer).otlp_spans(settings.units)
         spans.copies.trusted = True  # the broker authenticates the writers of the topic
         self._is_keyed = is_keyed_by_conversation(settings)
@@ -82,7 +78,7 @@ class KafkaSource:
             self._topic = RekeyedTopic(self._carrier, spans, settings)
         else:
             self._topic = Topic(
-                self._line,
+                self._pipeline,
                 spans,
                 most_bytes=settings.serve.limits.inflated,
                 max_open_age_s=self._kafka.max_open_age,
@@ -92,29 +88,31 @@ class KafkaSource:
         self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
         self._member = GroupMember(self._kafka, self)
         self._thread: Thread | None = None
-        self._group_answered, self._over = Event(), Event()
-        self._next: dict[int, int | None] = {}  # partition → next offset; None = any
-        self._settled: dict[int, Set[int]] = {}  # partition → settled offsets, which are skipped
-        self._committed: dict[int, int] = {}
-        self._committing: Mapping[int, int] = {}  # commits without an answer
-        self._answer_s = 0.0
+        self._group_answered, self._stopping = Event(), Event()
+        self._next_offsets: dict[int, int | None] = {}  # assigned partition → offset to read next; None = any offset
+        self._settled_beyond: dict[int, Set[int]] = {}  # partition → offsets that an earlier worker settled
+        self._committed: dict[int, int] = {}  # partition → offset that a broker has confirmed
+        self._committing: Mapping[int, int] = {}  # partition → offset of the commit without an answer
+        self._commit_deadline_s = 0.0  # monotonic time after which that commit counts as failed
         self._lag: Mapping[int, int] = {}
-        self.pressure = self._wrong = self._refused = ""
-        self._held: Set[int] = frozenset()  # partitions with messages that wait for log records
-        self._stand: Set[int] = frozenset()  # partitions with a stopped clock, because log records may be unread
-        self._away = False  # no broker answers
-        self._is_old = False  # the broker has no KIP-848 protocol
-        self._is_new = False  # the partitions changed, and the topic may have grown
+        self.pressure = ""
+        self._fault = ""  # why the topic is not read, for the operator; empty = it is read
+        self._refusal = ""  # why the brokers refuse access; empty = they do not
+        self._waiting: Set[int] = frozenset()  # partitions with messages that wait for log records
+        self._stopped: Set[int] = frozenset()  # partitions with a stopped clock, because log records may be unread
+        self._is_disconnected = False  # no broker answers
+        self._lacks_protocol = False  # the broker has no KIP-848 protocol
+        self._may_have_grown = False  # a rebalance, perhaps because the topic has more partitions
         self._skipped = 0
-        self._raised: tuple[int, int] | None = None  # partition and offset of the last message that raised
+        self._last_failed: tuple[int, int] | None = None  # partition and offset of the last message that raised
         self._rebalanced_s: float | None = None
-        self._round_s = 0.0
-        self._asked: Future[Mapping[int, int]] | None = None
+        self._next_round_s = 0.0
+        self._settled_request: Future[Mapping[int, int]] | None = None
         spans.topic = self.state
-        self._line.source_points = self.points
-        if self._line.telemetry is not None:
-            self._line.telemetry.gauges[semconv.WORKER_DROPPED] = lambda: self._topic.dropped
-            self._line.telemetry.gauges[semconv.WORKER_SKIPPED] = lambda: self._skipped
+        self._pipeline.source_points = self.points
+        if self._pipeline.telemetry is not None:
+            self._pipeline.telemetry.gauges[semconv.WORKER_DROPPED] = lambda: self._topic.dropped
+            self._pipeline.telemetry.gauges[semconv.WORKER_SKIPPED] = lambda: self._skipped
 
     # --- the main thread ---------------------------------------------------------------------------
 
@@ -126,19 +124,19 @@ class KafkaSource:
         Raises:
             SourceUnavailable: no broker answers in that time, access is refused, or no thread can be started.
         """
-        self._line.accounts.share(0.0)
+        self._pipeline.accounts.share(0.0)
         self._member.join(wait_s)
         self._logs.start()
         self._thread = start_daemon(self._run, "spanscore-kafka")
         if self._thread is None:
             raise SourceUnavailable("kafka: no thread can be started to read: is the limit of processes reached?")
         self._group_answered.wait(_JOIN_S)
-        if self._refused:
-            raise SourceUnavailable(f"kafka: {self._refused}")
+        if self._refusal:
+            raise SourceUnavailable(f"kafka: {self._refusal}")
 
     def pause(self) -> None:
         """Stop reading."""
-        self._over.set()
+        self._stopping.set()
         self._logs.stop()
 
     def commit(self) -> None:
@@ -150,14 +148,15 @@ class KafkaSource:
             return
         self._thread.join(REVOKE_TIMEOUT_S + _FLUSH_S)
         if not self._thread.is_alive():
-            self._commit_left({place: end for place, end in self._topic.left_at_end().items() if place in self._next})
-            self._next = {}
+            ends = self._topic.final_ends()
+            self._commit_ends({partition: ends[partition] for partition in self._next_offsets.keys() & ends.keys()})
+            self._next_offsets = {}
             if (leaving := start_daemon(self._member.close, "spanscore-kafka-leave")) is not None:
                 leaving.join(_LEAVE_S)
 
     def unready(self) -> str:
         """Return the reason for which the topic is not read; empty = it is read."""
-        wrong = self._wrong or self._logs.wrong or self._carrier.state()
+        wrong = self._fault or self._logs.fault or self._carrier.state()
         return wrong or ("" if self._group_answered.is_set() else "the group has not answered yet")
 
     def describe_topic(self) -> Iterator[str]:
@@ -174,16 +173,16 @@ class KafkaSource:
         """Return the state of the topic, for ``status()``."""
         oldest_ns, rebalanced_s = min(self._oldest().values(), default=None), self._rebalanced_s
         return TopicState(
-            self._kafka.topic,
-            sorted(self._next.copy()),
-            self._member.all,
-            sum(self._lag.values()),
-            None if oldest_ns is None else max(0.0, (time_ns() - oldest_ns) / 1e9),
-            None if rebalanced_s is None else monotonic() - rebalanced_s,
-            self._topic.dropped,
-            self._skipped,
-            self._wrong,
-            len(self._held),
+            name=self._kafka.topic,
+            partitions=sorted(self._next_offsets.copy()),
+            all=self._member.partitions_total,
+            lag=sum(self._lag.values()),
+            oldest_s=None if oldest_ns is None else max(0.0, (time_ns() - oldest_ns) / 1e9),
+            rebalanced_s=None if rebalanced_s is None else monotonic() - rebalanced_s,
+            dropped=self._topic.dropped,
+            skipped=self._skipped,
+            wrong=self._fault,
+            held=len(self._waiting),
         )
 
     def points(self) -> Mapping[Hashable, GaugeReading]:
@@ -207,26 +206,27 @@ class KafkaSource:
     # --- the polling thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._stopping.is_set():
             try:
-                self._turn()
-            except Exception as error:  # noqa: BLE001  (the next turn may do; what was not read is read again)
+                self._poll_once()
+            except Exception as error:  # noqa: BLE001  (the next poll may succeed; unread messages are read again)
                 log_internal_error("read a topic", error)
-                self._over.wait(_ROUND_S)
+                self._stopping.wait(_ROUND_S)
 
-    def _turn(self) -> None:
-        self._press()
+    def _poll_once(self) -> None:
+        """Read the available messages, commit the offsets that have been settled, and run a round if one is due."""
+        self._update_pauses()
         self._read_each(self._logs.yield_ready(self._member.messages(), self.pressure))
         self._topic.hand_over()
-        if self._is_old:
-            self._is_old = False
+        if self._lacks_protocol:
+            self._lacks_protocol = False
             self._member.go_classic()
-        if self._asked is not None and self._asked.done():
-            settled, self._asked = self._asked.result(), None
+        if self._settled_request is not None and self._settled_request.done():
+            settled, self._settled_request = self._settled_request.result(), None
             self._commit(settled)
-        if monotonic() >= self._round_s:
-            self._round_s = monotonic() + _ROUND_S
-            self._look_around()
+        if monotonic() >= self._next_round_s:
+            self._next_round_s = monotonic() + _ROUND_S
+            self._run_round()
 
     def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
         """Read messages. If a message raises, the client seeks back to it, because the position is already after the batch."""
@@ -234,93 +234,97 @@ class KafkaSource:
             try:
                 self._read(message)
             except Exception:
-                self._go_back([message, *messages])
+                self._fetch_again([message, *messages])
                 raise
 
-    def _go_back(self, unread: Sequence[KafkaMessage]) -> None:
-        """Fetch messages again; the first one raised, and is skipped and counted if it raised before."""
+    def _fetch_again(self, unread: Sequence[KafkaMessage]) -> None:
+        """Fetch messages again. The first one has raised an error; if it did so before, it is skipped and counted."""
         first = unread[0]
-        raised, self._raised = self._raised, (first.partition, first.offset)
-        if raised == self._raised:
+        failed_before, self._last_failed = self._last_failed, (first.partition, first.offset)
+        if failed_before == self._last_failed:
             self._skipped += 1
             log_once("kafka unreadable", _RAISES.format(first.offset, self._kafka.topic, first.partition))
-            self._next[first.partition] = first.offset + 1
+            self._next_offsets[first.partition] = first.offset + 1
             unread = unread[1:]
         offsets: dict[int, int] = {}
         for message in unread:
             offsets[message.partition] = min(message.offset, offsets.get(message.partition, message.offset))
         self._logs.forget(offsets, fetched_again=True)
-        for partition in offsets.keys() & self._next.keys():
-            self._next[partition] = offsets[partition]
+        for partition in offsets.keys() & self._next_offsets.keys():
+            self._next_offsets[partition] = offsets[partition]
             self._member.seek(partition, offsets[partition])
 
     def _read(self, message: KafkaMessage) -> None:
+        """Pass a message of an assigned partition to the topic, once; note a gap or a reset of the offsets before it."""
         partition, offset, written_ns, has_key, value = message
-        if partition not in self._next:
+        if partition not in self._next_offsets:
             return  # another worker has the partition by now
-        expected = self._next[partition]
+        expected = self._next_offsets[partition]
         if expected is not None and offset < expected:
-            end = self._member.high(partition, cached=True)
+            end = self._member.end_offset(partition, cached=True)
             if end is None or end >= expected:
                 return  # it was read before
-            self._begin_again(partition, expected, offset)
+            self._restart_partition(partition, expected, offset)
         elif expected is not None and offset > expected:
-            self._note_gap(partition, expected, offset)
-        self._next[partition] = offset + 1
+            self._count_deleted(partition, expected, offset)
+        self._next_offsets[partition] = offset + 1
         if not has_key:
             log_once("kafka key", _NO_KEY.format(self._kafka.topic))
-        is_settled = offset in self._settled.get(partition, ())  # by the worker that had the partition before
+        is_settled = offset in self._settled_beyond.get(partition, ())
         self._topic.take(partition, offset, written_ns, None if is_settled else value)
 
-    def _press(self) -> None:
-        """Pause partitions under pressure, or while their messages wait for log records."""
+    def _update_pauses(self) -> None:
+        """Pause all partitions under pressure, otherwise those with messages that wait for log records; resume the others."""
         pressure = self._topic.pressure()
-        stand, held = self._logs.request_records(pressure), {*self._logs.waiting}
-        if (pressure, held, stand) == (self.pressure, self._held, self._stand):
+        stopped, waiting = self._logs.request_records(pressure), {*self._logs.waiting}
+        if (pressure, waiting, stopped) == (self.pressure, self._waiting, self._stopped):
             return
-        before = self._next.keys() if self.pressure else self._held & self._next.keys()
-        paused = self._next.keys() if pressure else held
-        self._member.resume(before - paused)
-        self._member.pause(paused - before)
-        self.pressure, self._held, self._stand = pressure, held, stand
-        self._set_clocks(self._next)
+        paused_before = self._next_offsets.keys() if self.pressure else self._waiting & self._next_offsets.keys()
+        paused = self._next_offsets.keys() if pressure else waiting
+        self._member.resume(paused_before - paused)
+        self._member.pause(paused - paused_before)
+        self.pressure, self._waiting, self._stopped = pressure, waiting, stopped
+        self._set_clocks(self._next_offsets)
 
-    def _set_clocks(self, partitions: Sequence[int] | Mapping[int, int | None]) -> None:
+    def _set_clocks(self, partitions: Collection[int]) -> None:
+        """Stop the clocks of partitions with unread messages, so that their open units do not age; start the other clocks."""
         for partition in partitions:
-            is_ahead = self.pressure == "queue" or self._away or partition in self._stand
-            if is_ahead:  # open units do not age while messages wait
-                self._topic.set_clock(partition, "stop")
-            elif self.pressure:  # open units must close, or reading would never resume
-                self._topic.set_clock(partition, "reach_end")
-            else:
-                self._topic.set_clock(partition, "go")
+            is_stopped = self.pressure == "queue" or self._is_disconnected or partition in self._stopped
+            # Under any other pressure open units must close; otherwise reading would never resume.
+            self._topic.set_clock(partition, "stop" if is_stopped else "reach_end" if self.pressure else "go")
 
-    def _look_around(self) -> None:
-        if self._asked is None and not self._is_committing():
-            self._asked = self._topic.settled_offsets()
-        if self._away and self._member.look_for_topic():
-            self._away, self._wrong = False, ""
-            self._set_clocks(self._next)
-        elif self._is_new and self._member.look_for_topic():  # it may have grown
-            self._is_new = False
-            self._share()
-        self._lag = self._behind()
+    def _run_round(self) -> None:
+        """Request settled offsets, look for brokers or new partitions if needed, and measure the lag."""
+        self._expire_commit()
+        if (
+            self._settled_request is None and not self._committing
+        ):  # commits may reach a broker in any order: one at a time
+            self._settled_request = self._topic.settled_offsets()
+        if self._is_disconnected and self._member.look_for_topic():
+            self._is_disconnected, self._fault = False, ""
+            self._set_clocks(self._next_offsets)
+        elif self._may_have_grown and self._member.look_for_topic():
+            self._may_have_grown = False
+            self._update_share()
+        self._lag = self._compute_lags()
 
-    def _behind(self) -> dict[int, int]:
-        """Return the number of messages of each partition after the committed offset; unknown partitions are left out.
+    def _compute_lags(self) -> dict[int, int]:
+        """Return partition → number of messages after the committed offset; a partition with an unknown end is left out.
 
-        Before the first commit it is the number from the next message to read on.
+        Before the first commit the messages from the next offset on are counted.
         """
-        is_fetching = self._away or not self.pressure
+        use_cached = (
+            self._is_disconnected or not self.pressure
+        )  # paused partitions fetch no new ends, so a broker is asked
         lags = dict[int, int]()
-        for partition, offset in self._next.items():
-            end = self._member.high(partition, cached=is_fetching)
+        for partition, offset in self._next_offsets.items():
+            end = self._member.end_offset(partition, cached=use_cached)
             done = self._committed.get(partition, offset)
             if end is not None and done is not None:
                 lags[partition] = max(0, end - done)
         return lags
 
-    def _begin_again(self, partition: int, expected: int, offset: int) -> None:
+    def _restart_partition(self, partition: int, expected: int, offset: int) -> None:
         """Read a partition from the broker's oldest message, because its log ends before the next offset.
 
         The topic was restored or created again, so offsets of the earlier log are not valid any more.
@@ -328,36 +332,35 @@ class KafkaSource:
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)
-        self._settled.pop(partition, None)
+        self._settled_beyond.pop(partition, None)
         self._topic.begin(partition)
         self._set_clocks([partition])
 
-    def _note_gap(self, partition: int, expected: int, offset: int) -> None:
-        """Count messages that were deleted before they were read; gaps in the log itself do not count."""
-        gone = min(self._member.low(partition), offset) - expected
-        if gone > 0:
-            self._skipped += gone
-            log_once("kafka skipped", _GONE.format(gone, self._kafka.topic, partition))
+    def _count_deleted(self, partition: int, expected: int, offset: int) -> None:
+        """Count messages that were deleted before they were read. Offsets that the log never had are not counted."""
+        deleted = min(self._member.oldest_offset(partition), offset) - expected
+        if deleted > 0:
+            self._skipped += deleted
+            log_once("kafka skipped", _GONE.format(deleted, self._kafka.topic, partition))
 
     @property
     def _configuration(self) -> str:
-        return fingerprint_of(self._line.metrics.values())
+        return fingerprint_of(self._pipeline.metrics.values())
 
     def _commit(self, settled: Mapping[int, int]) -> None:
-        note, due = CommitNote(self._configuration), settled.items() - self._committed.items()
-        notes = {partition: (offset, note) for partition, offset in due if partition in self._next}
-        if self._away or not notes:
-            self._topic.not_committed(settled)
+        note, changed = CommitNote(self._configuration), settled.items() - self._committed.items()
+        notes = {partition: (offset, note) for partition, offset in changed if partition in self._next_offsets}
+        if self._is_disconnected or not notes:
+            self._topic.commit_failed(settled)
             return
-        self._committing, self._answer_s = settled, monotonic() + _ANSWER_S
+        self._committing, self._commit_deadline_s = settled, monotonic() + _ANSWER_S
         self._member.commit(notes)
 
-    def _is_committing(self) -> bool:
-        """Return whether a commit has no answer yet. Only one may be pending, because commits reach a broker in any order."""
-        if self._committing and monotonic() > self._answer_s:
-            self._topic.not_committed(self._committing)
+    def _expire_commit(self) -> None:
+        """Let a commit without an answer fail after its deadline."""
+        if self._committing and monotonic() > self._commit_deadline_s:
+            self._topic.commit_failed(self._committing)
             self._committing = {}
-        return bool(self._committing)
 
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
@@ -368,9 +371,9 @@ class KafkaSource:
         uncommitted messages again.
         """
         if is_done:
-            self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next)
+            self._committed.update((place, offset) for place, offset in offsets.items() if place in self._next_offsets)
         else:
-            self._topic.not_committed(offsets)
+            self._topic.commit_failed(offsets)
         self._committing = {}
 
     def on_assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
@@ -378,12 +381,12 @@ class KafkaSource:
         for partition, (offset, note) in begun.items():
             if note.configuration not in {"", self._configuration}:
                 log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))
-            had_others = offset is not None or (self._is_keyed and self._rebalanced_s is not None)
-            self._topic.begin(partition, is_taken_over=had_others)
-            self._next[partition], self._settled[partition] = offset, frozenset(note.settled)
+            may_be_taken_over = offset is not None or (self._is_keyed and self._rebalanced_s is not None)
+            self._topic.begin(partition, is_taken_over=may_be_taken_over)
+            self._next_offsets[partition], self._settled_beyond[partition] = offset, frozenset(note.settled)
         if self.pressure:
             self._member.pause(begun)
-        self._set_clocks([*begun] if self.pressure or self._away else [])
+        self._set_clocks([*begun] if self.pressure or self._is_disconnected else [])
         self._finish_rebalance()
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
@@ -391,13 +394,13 @@ class KafkaSource:
         for partition in partitions:
             self._topic.set_clock(partition, "stop")
         until = monotonic() + REVOKE_TIMEOUT_S
-        while self._topic.at_work(partitions) and monotonic() < until and not self._over.wait(_LOOK_S):
+        while self._topic.is_busy(partitions) and monotonic() < until and not self._stopping.wait(_LOOK_S):
             pass
-        left = self._topic.leave(partitions)
-        flushed = self._line.providers.start_flush_of_spans()
+        ends = self._topic.leave(partitions)
+        flushed = self._pipeline.providers.start_flush_of_spans()
         try:
             if flushed.result(_FLUSH_S):
-                self._commit_left(left)
+                self._commit_ends(ends)
         except NotYet:
             pass  # the messages are read again
         self._forget(partitions)
@@ -409,30 +412,34 @@ class KafkaSource:
 
     def _forget(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
-            self._next.pop(partition, None)
+            self._next_offsets.pop(partition, None)
             self._committed.pop(partition, None)
         self._logs.forget(partitions)
         self._finish_rebalance()
 
     def _finish_rebalance(self) -> None:
-        self._rebalanced_s, self._wrong = monotonic(), ""
-        self._lag = {partition: lag for partition, lag in self._lag.items() if partition in self._next}
-        self._is_new = True
-        self._share()
+        """Record that the assignment has changed, for the lag, the share of the accounts and the status."""
+        self._rebalanced_s, self._fault = monotonic(), ""
+        self._lag = {partition: lag for partition, lag in self._lag.items() if partition in self._next_offsets}
+        self._may_have_grown = True
+        self._update_share()
         self._group_answered.set()
 
-    def _share(self) -> None:
-        self._line.accounts.share(len(self._next) / max(self._member.all, len(self._next), 1))
-        is_cut = self._line.of_sessions and not self._is_keyed and self._line.settings.sessions.replicas != "any"
-        if is_cut and isinstance(self._topic, Topic):
-            is_shared = len(self._next) < self._member.all
-            self._topic.share(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
+    def _update_share(self) -> None:
+        """Give the judges' accounts this worker's share of the partitions, and mark conversations that other workers share."""
+        own, total, pipeline = len(self._next_offsets), self._member.partitions_total, self._pipeline
+        pipeline.accounts.share(own / max(total, own, 1))
+        may_be_cut = pipeline.of_sessions and not self._is_keyed and pipeline.settings.sessions.replicas != "any"
+        if may_be_cut and isinstance(self._topic, Topic):
+            is_shared = own < total
+            self._topic.set_shared(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 
-    def _commit_left(self, left: Mapping[int, PartitionEnd]) -> None:
+    def _commit_ends(self, ends: Mapping[int, PartitionEnd]) -> None:
+        """Commit the end of each partition, with the settled offsets after it in the note."""
         self._member.commit(
             {
                 partition: (offset, CommitNote(self._configuration, beyond))
-                for partition, (offset, beyond) in left.items()
+                for partition, (offset, beyond) in ends.items()
                 if offset is not None
             }
         )
@@ -441,17 +448,17 @@ class KafkaSource:
         """Note an error of the client."""
         kind, text, partition = problem
         if kind == "end":
-            if partition is not None and partition in self._next:
+            if partition is not None and partition in self._next_offsets:
                 self._logs.note_end(partition)
-        elif kind == "old":
-            self._is_old = True
-        elif kind != "passing":
-            self._wrong = text
+        elif kind == "unsupported":
+            self._lacks_protocol = True
+        elif kind != "transient":
+            self._fault = text
             log_once(f"kafka {kind}", text)
-            self._away = self._away or kind == "away"
-            self._refused = text if kind == "refused" else self._refused
-            if kind == "away":
-                self._set_clocks(self._next)
+            self._is_disconnected = self._is_disconnected or kind == "unreachable"
+            self._refusal = text if kind == "refused" else self._refusal
+            if kind == "unreachable":
+                self._set_clocks(self._next_offsets)
             else:
                 self._group_answered.set()
 

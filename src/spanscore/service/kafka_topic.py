@@ -27,10 +27,10 @@ from spanscore.core.span import UnitKey
 from spanscore.protocols import DurableQueue, Metric
 from spanscore.wiring.build import Pipeline
 
-_LONGEST: Final = 3_000
-"""Longest text of ranges in characters: the broker accepts 4,096 bytes of metadata. Messages beyond that are read again."""
-_MOST: Final = 1_000_000
-"""Most offsets in ranges, because any member of the group may have written them."""
+_MOST_CHARACTERS: Final = 3_000
+"""Maximum length of a text of ranges: brokers accept 4,096 bytes of metadata. The messages of omitted ranges are read again."""
+_MOST_OFFSETS: Final = 1_000_000
+"""Maximum number of offsets in a text of ranges, because any member of the group may have written the text."""
 
 
 class PartitionOffsets:
@@ -98,7 +98,7 @@ def ranges_of(offsets: Collection[int], base: int) -> str:
         else:
             runs.append((offset, offset))
     text = ",".join(f"{first - base}-{last - base}" if first < last else f"{first - base}" for first, last in runs)
-    return text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(",")[0]
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS].rpartition(",")[0]
 
 
 def ranges_in(text: str, base: int) -> set[int]:
@@ -108,7 +108,7 @@ def ranges_in(text: str, base: int) -> set[int]:
         first, _, last = part.partition("-")
         if not (first.isdigit() and (last.isdigit() or not last)):
             return set()
-        if len(offsets) + int(last or first) - int(first) >= _MOST:
+        if len(offsets) + int(last or first) - int(first) >= _MOST_OFFSETS:
             return set()
         offsets.update(range(base + int(first), base + int(last or first) + 1))
     return offsets
@@ -148,10 +148,10 @@ def fingerprint_of(metrics: Iterable[Metric]) -> str:
     return blake2b("\n".join(versions).encode(), digest_size=4).hexdigest()
 
 
-_ROOM: Final = 2
+_FREE_SHARE: Final = 0.5
 """Share of the queue that must be free before reading resumes."""
-_TOGETHER: Final = 64
-"""Number of messages that are handed over together: a millisecond of the span thread, which then yields the GIL."""
+_BATCH: Final = 64
+"""Maximum number of messages that are handed over together. The span thread reads them in a millisecond, without a break."""
 _CALL_S: Final = 10.0
 """Timeout of a call on the span thread, in s. The call takes milliseconds unless a user's exporter blocks the thread."""
 _NO_TRACES: Final[Collection[bytes]] = frozenset()
@@ -193,7 +193,7 @@ class Topic:
     """The messages of a topic that one worker reads. For the reader's thread, unless a method names another thread.
 
     Attributes:
-        line: pipeline of the scorer.
+        pipeline: pipeline of the scorer.
         spans: receiver of the scorer.
         most_bytes: longest accepted message, in bytes; larger messages are skipped.
         max_open_age_s: age of the oldest unit, in s, at which reading pauses.
@@ -202,7 +202,7 @@ class Topic:
         dropped: number of traces that were open at the revocation of their partition; the next worker reads them again.
     """
 
-    line: Pipeline
+    pipeline: Pipeline
     spans: OtlpSpans
     _: KW_ONLY
     most_bytes: int
@@ -210,26 +210,27 @@ class Topic:
     by_conversation: bool = False
 
     def __post_init__(self) -> None:
-        queue, streams = self.line.queue, self.spans.streams
-        self._outlives = queue.is_durable if isinstance(queue, DurableQueue) else lambda key: False
-        self._full = False
-        self._read: list[StreamMessage] = []  # messages of one partition, to be handed over
+        queue, streams = self.pipeline.queue, self.spans.streams
+        self._is_durable = queue.is_durable if isinstance(queue, DurableQueue) else lambda key: False
+        self._is_full = False
+        self._batch: list[StreamMessage] = []  # messages of one partition that are not handed over yet
         self.offsets: dict[int, PartitionOffsets] = {}
-        self._reported: Mapping[int, int] = {}
+        self._reported: Mapping[int, int] = {}  # partition → the offset that settled_offsets returned last
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
-        self._left: dict[int, PartitionEnd] = {}
-        self._flushed: Future[bool] = Future()
+        """Partition → traces that were open, and dropped, when the scorer began to end; None = it has not begun to end."""
+        self._final_ends: dict[int, PartitionEnd] = {}
+        self._last_flush: Future[bool] = Future()
         self.dropped = 0
         self._taken_over: dict[int, int] = {}  # partition without a read message → its start; owned by the span thread
-        streams.free_places, streams.on_shutdown = self._free_places, self._ending
+        streams.free_places, streams.on_shutdown = self._free_places, self._on_shutdown
         if self.by_conversation:
-            self.line.sessions.stream_of = streams.of
+            self.pipeline.sessions.stream_of = streams.of
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
         """Start to read a partition; ``is_taken_over``: other workers may have read the partition before."""
         self.hand_over()
         self.spans.begin_stream(partition, int(self.max_open_age_s * 1e9))
-        self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
+        self._post(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
         """Accept a message of a partition. A message that cannot be parsed is counted, and raises no error.
@@ -241,54 +242,56 @@ class Topic:
             value: body; None if the message has no body, or another worker has settled it.
         """
         at_ns = steady_ns() if log_ns is None else log_ns
-        taken = read_message(self.spans.counts, value, self.most_bytes)
-        if taken is None:
-            self._then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
+        request = read_message(self.spans.counts, value, self.most_bytes)
+        if request is None:
+            self._post(lambda _: self._record(partition, offset, at_ns, _NO_TRACES))
             return
-        arrived = self.spans.classify_message(taken)
+        arrived = self.spans.classify_message(request)
         if arrived is not None:
-            self._gather(StreamMessage(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
+            record = partial(self._record, partition, offset, at_ns)
+            self._add_to_batch(StreamMessage(partition, at_ns, arrived, record))
 
-    def share(self, why: str) -> None:
-        """Note the reason for which turns of a conversation may reach other workers; empty = they do not."""
-        self._then(lambda now_ns: self.line.sessions.table.mark_shared(why, now_ns))
+    def set_shared(self, reason: str) -> None:
+        """Record why turns of a conversation may reach other workers; empty = they do not."""
+        self._post(lambda now_ns: self.pipeline.sessions.table.mark_shared(reason, now_ns))
 
     def hand_over(self) -> None:
         """Hand over the accepted messages. ``take`` keeps messages without scored spans until further messages arrive."""
-        read, self._read = self._read, []
-        if read:
-            self.spans.accept_messages(read)
+        batch, self._batch = self._batch, []
+        if batch:
+            self.spans.accept_messages(batch)
 
-    def _gather(self, read: StreamMessage) -> None:
-        if self._read and self._read[0].stream != read.stream:
+    def _add_to_batch(self, message: StreamMessage) -> None:
+        if self._batch and self._batch[0].stream != message.stream:
             self.hand_over()
-        self._read.append(read)
-        is_heavy = read.accepted.spans or read.accepted.copies
-        if is_heavy or len(self._read) >= _TOGETHER:
+        self._batch.append(message)
+        may_be_scored = message.accepted.spans or message.accepted.copies
+        if may_be_scored or len(self._batch) >= _BATCH:
             self.hand_over()
 
-    def _then(self, work: Callable[[int], None]) -> None:
+    def _post(self, work: Callable[[int], None]) -> None:
+        """Run work with the time on the span thread, after the messages that were accepted before."""
         self.hand_over()
         self.spans.run_in_order(work)
 
     def set_clock(self, partition: int, what: Literal["reach_end", "stop", "go"]) -> None:
         """Record that a partition was read to its end (``reach_end``), or stop or restart the clock of its units."""
 
-        def tell(now_ns: int) -> None:
+        def set_on_span_thread(now_ns: int) -> None:
             if (stream := self.spans.streams.get(partition)) is not None:
                 getattr(stream.clock, what)(now_ns)
 
-        self._then(tell)
+        self._post(set_on_span_thread)
 
     def pressure(self) -> str:
         """Return the reason why reading must pause; empty if it may continue."""
-        full = self.spans.overloaded()
-        if full is not None:
-            return full
-        queue = self.line.queue
-        least = queue.capacity // _ROOM if self._full else 1
-        self._full = queue.capacity - len(queue) < least or not self.line.account_quotas.room()
-        return "queue" if self._full else ""
+        overload = self.spans.overloaded()
+        if overload is not None:
+            return overload
+        queue = self.pipeline.queue
+        least_free = int(queue.capacity * _FREE_SHARE) if self._is_full else 1
+        self._is_full = queue.capacity - len(queue) < least_free or not self.pipeline.account_quotas.room()
+        return "queue" if self._is_full else ""
 
     def settled_offsets(self) -> Future[Mapping[int, int]]:
         """Request the offset up to which each partition is settled, with all its scores exported. Does not block.
@@ -296,23 +299,23 @@ class Topic:
         The result is empty if no offset has changed, or if scores could not be exported, so that no commit is due.
         """
         answer: Future[Mapping[int, int]] = Future()
-        self.line.event_queue.post(lambda: self._report_settled(answer))
+        self.pipeline.event_queue.post(lambda: self._report_settled(answer))
         return answer
 
-    def not_committed(self, settled: Mapping[int, int]) -> None:
+    def commit_failed(self, settled: Mapping[int, int]) -> None:
         """Let ``settled_offsets`` return these offsets again."""
 
         def forget() -> None:
             self._reported = dict(self._reported.items() - settled.items())
 
-        self.line.event_queue.post(forget)
+        self.pipeline.event_queue.post(forget)
 
-    def at_work(self, partitions: Collection[int]) -> bool:
+    def is_busy(self, partitions: Collection[int]) -> bool:
         """Return whether a unit of these partitions is being scored or exported. Blocks."""
         if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return False
         keys = list[UnitKey]()
-        self.line.span_thread.call(lambda: keys.extend(self._keys_of(partitions)), _CALL_S)
+        self.pipeline.span_thread.call(lambda: keys.extend(self._keys_of(partitions)), _CALL_S)
         return bool(keys)
 
     def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
@@ -324,12 +327,12 @@ class Topic:
         left = dict[int, PartitionEnd]()
         if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return left
-        self.line.span_thread.call(lambda: left.update(self._leave(partitions)), _CALL_S)
+        self.pipeline.span_thread.call(lambda: left.update(self._leave(partitions)), _CALL_S)
         return left
 
-    def left_at_end(self) -> Mapping[int, PartitionEnd]:
+    def final_ends(self) -> Mapping[int, PartitionEnd]:
         """Return the end of each partition after the end of the scorer; empty if its scores were not exported. Thread-safe."""
-        return self._left if self._flushed.done() and _was_exported(self._flushed) else {}
+        return self._final_ends if self._last_flush.done() and _was_exported(self._last_flush) else {}
 
     # --- the span thread -----------------------------------------------------------------------------------------
 
@@ -338,20 +341,20 @@ class Topic:
         if is_taken_over:
             self._taken_over[partition] = now_ns
 
-    def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
+    def _record(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
         if partition in self._taken_over:  # other workers read earlier messages
             since_ns = min(log_ns, self._taken_over.pop(partition))
-            self.line.sessions.table.mark_read_elsewhere(partition if self.by_conversation else None, since_ns)
+            self.pipeline.sessions.table.mark_read_elsewhere(partition if self.by_conversation else None, since_ns)
         if (offsets := self.offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
 
     def _free_places(self) -> int:
-        return min(self.line.account_quotas.room(), self.line.queue.capacity - len(self.line.queue))
+        return min(self.pipeline.account_quotas.room(), self.pipeline.queue.capacity - len(self.pipeline.queue))
 
     def _report_settled(self, answer: Future[Mapping[int, int]]) -> None:
-        at_work, settled = self._traces_at_work(), dict[int, int]()
+        in_scoring, settled = self._traces_in_scoring(), dict[int, int]()
         for partition, offsets in self.offsets.items():
-            offset = offsets.advance(self._is_open(partition, at_work))
+            offset = offsets.advance(self._is_open(partition, in_scoring))
             if offset is not None and self._reported.get(partition) != offset:
                 settled[partition] = offset
         if not settled:
@@ -363,32 +366,32 @@ class Topic:
             self._reported = {**self._reported, **settled} if is_exported else self._reported
             answer.set_result(settled if is_exported else {})
 
-        self.line.providers.start_flush_of_spans().add_done_callback(answer_after)
+        self.pipeline.providers.start_flush_of_spans().add_done_callback(answer_after)
 
     def _leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
         if self._open_at_end is not None:  # open traces were dropped, and would look settled
             return {}
-        at_work = self._traces_at_work()
+        in_scoring = self._traces_in_scoring()
         left = {
-            partition: PartitionEnd.of(self.offsets[partition], self._is_open(partition, at_work))
+            partition: PartitionEnd.of(self.offsets[partition], self._is_open(partition, in_scoring))
             for partition in partitions
             if partition in self.offsets
         }
-        self.line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.DELEGATED)
+        self.pipeline.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.DELEGATED)
         for partition in partitions:
             self.dropped += self.spans.streams.end(partition)
             self.offsets.pop(partition, None)
             self._taken_over.pop(partition, None)
             if self.by_conversation:
-                self.line.sessions.table.mark_moved(partition)
+                self.pipeline.sessions.table.mark_moved(partition)
         self._reported = {
             partition: offset for partition, offset in self._reported.items() if partition in self.offsets
         }
         return left
 
-    def _ending(self) -> None:
-        """Drop open traces after the end of reading. If called again, after the drain, hand over units in scoring."""
-        waited = self._open_at_end is not None
+    def _on_shutdown(self) -> None:
+        """Drop open traces at the first call, after the end of reading. At the second, after the drain, hand over the units."""
+        is_drained = self._open_at_end is not None
         if self._open_at_end is None:
             self._open_at_end = {
                 partition: [*filter(self._is_open(partition, ()), offsets.traces())]
@@ -396,31 +399,31 @@ class Topic:
             }
             for partition in self.offsets:
                 self.dropped += self.spans.streams.end(partition)
-        at_work = self._traces_at_work()
+        in_scoring = self._traces_in_scoring()
         for partition, offsets in self.offsets.items():
-            self._left[partition] = PartitionEnd.of(
-                offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__
+            self._final_ends[partition] = PartitionEnd.of(
+                offsets, in_scoring.union(self._open_at_end.get(partition, ())).__contains__
             )
-        if waited:
-            self.line.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
-            self._flushed = self.line.providers.start_flush_of_spans()
+        if is_drained:
+            self.pipeline.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
+            self._last_flush = self.pipeline.providers.start_flush_of_spans()
 
-    def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:
+    def _is_open(self, partition: int, in_scoring: Collection[bytes]) -> Callable[[bytes], bool]:
         """Return a predicate for a trace: whether spans or scores of it are pending."""
         stream = self.spans.streams.get(partition)
         if stream is None:
-            return at_work.__contains__
+            return in_scoring.__contains__
         holds = stream.holds
-        return lambda trace: trace in at_work or holds(trace)
+        return lambda trace: trace in in_scoring or holds(trace)
 
-    def _traces_at_work(self) -> set[bytes]:
-        return {key.trace_id.to_bytes(16) for key in self.line.units.unexported_units(self._outlives)}
+    def _traces_in_scoring(self) -> set[bytes]:
+        return {key.trace_id.to_bytes(16) for key in self.pipeline.units.unexported_units(self._is_durable)}
 
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
         read = [self.offsets[partition] for partition in partitions if partition in self.offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
-        keys = [key for key in self.line.units.hold.in_flight if key.trace_id.to_bytes(16) in traces]
-        return [key for key in keys if not self._outlives(key)]  # other units survive the loss of the partition
+        keys = [key for key in self.pipeline.units.hold.in_flight if key.trace_id.to_bytes(16) in traces]
+        return [key for key in keys if not self._is_durable(key)]  # other units survive the loss of the partition
 
 
 def _was_exported(flushed: Future[bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Start, signals, status pages and last lines of a service, shared by ``serve`` and ``worker``."""
+"""The start, signals, status pages and last lines of a long-running process, shared by ``serve`` and ``worker``."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from spanscore.wiring.status import received_rows
 if TYPE_CHECKING:
     from spanscore.wiring.status import Status
 
-Say: TypeAlias = Callable[[str], None]
+PrintLine: TypeAlias = Callable[[str], None]
 """Function that prints a line for the operator."""
 
 _DRAINING: Final = "draining"
 _COLLECTIONS: Final = (50_000, 20, 50)
+"""Thresholds of the garbage collector for its three generations; Python's defaults collect more often."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 HANGUP: Final = frozenset({signal.SIGHUP})
 """The signal that reloads the configuration."""
 
 
 class Signals:
-    """Handles SIGTERM and SIGINT: the first signal requests a drain, the second ends the process. Create it on the running
-    loop.
+    """Handles SIGTERM and SIGINT: the first signal requests a drain, the second ends the process.
 
-    In a process of ``multiprocessing``, the end of its parent counts as such a signal.
+    Create it on the running loop. In a process of ``multiprocessing``, the end of its parent counts as such a signal.
     """
 
     def __init__(self) -> None:
-        self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._requested = asyncio.get_running_loop(), asyncio.Event()
         for number in _SIGNALS:
-            self._loop.add_signal_handler(number, self._asked.set)
+            self._loop.add_signal_handler(number, self._requested.set)
         if (parent := multiprocessing.parent_process()) is not None:  # without its parent, the process would never end
-            self._loop.add_reader(parent.sentinel, self._parent_gone, parent.sentinel)
+            self._loop.add_reader(parent.sentinel, self._handle_parent_end, parent.sentinel)
 
-    def _parent_gone(self, sentinel: int) -> None:
+    def _handle_parent_end(self, sentinel: int) -> None:
         self._loop.remove_reader(sentinel)
-        self._asked.set()
+        self._requested.set()
 
-    def reload_on_hangup(self, scorer: OnlineScorer, say: Say) -> None:
+    def reload_on_hangup(self, scorer: OnlineScorer, print_line: PrintLine) -> None:
         """Reload the scorer's configuration at each SIGHUP, on a daemon thread, and print a line about every reload."""
         reloader = reloader_of(scorer)
         assert reloader is not None  # a service's scorer is made from a file
-        reloader.report = lambda text, is_error: say(text)
+        reloader.report = lambda text, is_error: print_line(text)
         if reloader.settings.reload:
             reloader.watch()  # before the first unit
         self._loop.add_signal_handler(signal.SIGHUP, start_daemon, reloader.try_reload, "spanscore-hangup")
@@ -63,22 +63,22 @@ class Signals:
     @property
     def has_arrived(self) -> bool:
         """Whether the first signal has arrived. Thread-safe."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
-    async def first(self, drain_s: float, say: Say, *, nothing: str) -> float:
+    async def wait_for_drain(self, drain_s: float, print_line: PrintLine, *, stopped: str) -> float:
         """Wait for the first signal, print a line about it, and return the end of the drain, on the steady clock.
 
-        ``nothing`` is a clause on the stopped work: ``"nothing more is accepted"``.
+        ``stopped`` names the work that ends now, in the line: ``"nothing more is accepted"``.
         """
-        await self._asked.wait()
+        await self._requested.wait()
         until = monotonic() + drain_s
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # the system then ends even a stuck process
         self._loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a reload has no effect any more, and must not end the drain
-        say(
-            f"{_DRAINING}: {nothing}, and scoring has {format_duration(drain_s)} to finish; signal again to end at once"
+        print_line(
+            f"{_DRAINING}: {stopped}, and scoring has {format_duration(drain_s)} to finish; signal again to end at once"
         )
         return until
 

@@ -37,13 +37,13 @@ TRACES: Final = "/v1/traces"
 LOGS: Final = "/v1/logs"
 METRICS: Final = "/v1/metrics"
 GZIP: Final = "gzip"
-_INFLATING: Final = 2
-"""Most bodies that threads inflate at once: inflating may take twice ``max_inflated_bytes``."""
+_MOST_INFLATING: Final = 2
+"""Maximum number of bodies that threads inflate at once, because each may need twice ``max_inflated_bytes`` of memory."""
 SMALL: Final = 32_000
 """Largest compressed body in bytes that is read on the event loop, without waiting for a thread."""
 
-_UNFIT: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
-"""Errors of a body that is refused for good."""
+_INVALID_BODY: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
+"""Errors of a body that is refused permanently."""
 _OVERLOADED: Final = {
     "bytes": "too many bytes of spans wait for their units; send again",
     "traces": "too many traces are open; send again",
@@ -88,7 +88,7 @@ class ExportHandler:
 
     Attributes:
         spans: receiver of the spans.
-        max_inflated_bytes: largest uncompressed body in bytes; larger ones are refused for good.
+        max_inflated_bytes: largest uncompressed body in bytes; larger bodies are refused permanently.
         proxy: proxy that forwards requests; None = requests are copies, and are not forwarded.
         wait_until_durable: function that waits until the units closed by a request are on disk, and returns whether they are.
             None = no answer waits for that; in a proxy the backend has the spans.
@@ -105,8 +105,8 @@ class ExportHandler:
     wait_until_durable: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        self._inflating = BoundedSemaphore(_INFLATING)
-        self._act = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}
+        self._inflate_slots = BoundedSemaphore(_MOST_INFLATING)
+        self._actions = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}
         self.closed = False
         self.waits_for = (
             "forward" if self.proxy is not None else "spool" if self.wait_until_durable is not None else None
@@ -117,7 +117,7 @@ class ExportHandler:
         """Return the answer to a request for one of the three paths. Never raises."""
         try:
             if not self.closed:
-                return self._act[request.path](request)
+                return self._actions[request.path](request)
             message = "this process is shutting down; send again, to another one"
             status = HTTPStatus.SERVICE_UNAVAILABLE
             return self.refuse("closing", status, message, is_json=request.is_json, retry_after_s=LATER_S)
@@ -153,15 +153,15 @@ class ExportHandler:
 
     def _traces(self, request: ExportRequest) -> ExportResponse:
         counts, is_json = self.spans.counts, request.is_json
-        full = self.overloaded()
-        if full is not None:
-            return self.refuse_for_now(full, is_json=is_json)
+        overload = self.overloaded()
+        if overload is not None:
+            return self.refuse_for_now(overload, is_json=is_json)
         try:
             body = self._inflate(request)
             protobuf = from_json(body) if is_json else body
             parsed = parse_request(protobuf)
-        except _UNFIT as error:
-            return self._refuse_unfit(error, is_json=is_json)
+        except _INVALID_BODY as error:
+            return self._refuse_invalid_body(error, is_json=is_json)
         counts.count_request(len(body))
         if self.proxy is not None:
             return self.proxy.forward_traces(request, protobuf, parsed)
@@ -170,7 +170,7 @@ class ExportHandler:
             return self.refuse_for_now("spool", is_json=is_json)
         return _accepted("traces", parsed.rejected, is_json=is_json)
 
-    def _refuse_unfit(self, error: Exception, *, is_json: bool) -> ExportResponse:
+    def _refuse_invalid_body(self, error: Exception, *, is_json: bool) -> ExportResponse:
         if isinstance(error, TooLargeError):
             return self.refuse("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), is_json=is_json)
         return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
@@ -180,22 +180,22 @@ class ExportHandler:
             return request.body
         if not self.may_block and len(request.body) <= SMALL:
             return gunzip(request.body, self.max_inflated_bytes)
-        with self._inflating:
+        with self._inflate_slots:
             return gunzip(request.body, self.max_inflated_bytes)
 
     def _logs(self, request: ExportRequest) -> ExportResponse:
-        """Read external scores and content of spans. Other records are accepted too: SDKs send all signals to one endpoint."""
+        """Read external scores and content of spans. Other records are accepted, too: SDKs send all signals to one endpoint."""
         if self.proxy is not None:
             self.spans.counts.count_request(len(request.body))
             answer = self.proxy.forward_unchanged(request)
             if not answer.grpc:
-                with suppress(*_UNFIT):  # the backend has the unchanged request
+                with suppress(*_INVALID_BODY):  # the backend has the unchanged request
                     self._read_logs(request)
             return answer
         try:
             size, results = self._read_logs(request)
-        except _UNFIT as error:
-            return self._refuse_unfit(error, is_json=request.is_json)
+        except _INVALID_BODY as error:
+            return self._refuse_invalid_body(error, is_json=request.is_json)
         self.spans.counts.count_request(size)
         return _accepted("logs", results.rejected, is_json=request.is_json)
 
@@ -228,9 +228,9 @@ _PATHS: Final = frozenset({TRACES, LOGS, METRICS})
 _TYPES: Final = {PROTOBUF: False, JSON: True}
 """Content type → whether it is JSON."""
 _ENCODINGS: Final = {"": "", "identity": "", GZIP: GZIP}
-_BODIES: Final = 16
-"""Bytes of bodies that may be in reading at once, in multiples of the largest body. Above it, requests are refused for now."""
-_LIGHT: Final = {(False, ""): 1_200_000, (False, GZIP): SMALL, (True, ""): 16_000, (True, GZIP): 2_000}
+_MOST_BODIES: Final = 16
+"""Limit of the bytes that are being read, in multiples of the largest allowed body. Above it, requests are refused for now."""
+_ON_LOOP: Final = {(False, ""): 1_200_000, (False, GZIP): SMALL, (True, ""): 16_000, (True, GZIP): 2_000}
 """(is JSON, compression) → largest body in bytes that is read on the event loop, in 1 ms, or in 30 ms if the spans are tiny.
 
 A thread would need two context switches (a twentieth of the time for 512 spans), and holds the GIL for 5 ms at a time.
@@ -267,18 +267,20 @@ class OtlpHttp:
             return
         head = dict[bytes, bytes](scope["headers"])  # ASGI's header names are in lower case
         kind = _is_json(head.get(b"content-type", b""))
-        is_json, wrong = bool(kind), self._wrong(scope, head, kind)
+        is_json, refusal_by_head = bool(kind), self._refusal_by_head(scope, head, kind)
         answer: ExportResponse | None
-        if wrong is not None:
-            answer = self.handler.refuse(*wrong, is_json=is_json)
-        elif self._reading > _BODIES * self.max_body_bytes:
+        if refusal_by_head is not None:
+            answer = self.handler.refuse(*refusal_by_head, is_json=is_json)
+        elif self._reading > _MOST_BODIES * self.max_body_bytes:
             answer = self.handler.refuse_for_now("bodies", is_json=is_json)
         else:
             answer = await self._read_and_answer(str(scope["path"]), head, receive, is_json=is_json)
         if answer is not None:
             await _send(send, answer)
 
-    def _wrong(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> tuple[str, HTTPStatus, str] | None:
+    def _refusal_by_head(
+        self, scope: Mapping[str, Any], head: _Head, is_json: bool | None
+    ) -> tuple[str, HTTPStatus, str] | None:
         """Return reason, status and message of a refusal by the head of a request; None if its body must be read."""
         if scope["path"] not in _PATHS:
             return "path", HTTPStatus.NOT_FOUND, f"paths are {TRACES}, {LOGS} and {METRICS}"
@@ -309,7 +311,7 @@ class OtlpHttp:
         return await answer_request(ExportRequest(path, body, is_json, encoding, headers), self.handler, self.pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
-        """Return the body; reading stops with the part that exceeds the limit; None if the client hung up."""
+        """Return the body, or its beginning if it exceeds the limit; None if the client hung up."""
         parts, size = list[bytes](), 0
         try:
             while True:
@@ -333,7 +335,7 @@ async def answer_request(request: ExportRequest, handler: ExportHandler, pool: D
     If all threads of a proxy wait for its backend, further requests are refused: queued ones would continue long after their
     clients have given up, and have sent them again.
     """
-    if not handler.may_block and len(request.body) <= _LIGHT[request.is_json, request.encoding]:
+    if not handler.may_block and len(request.body) <= _ON_LOOP[request.is_json, request.encoding]:
         return handler.answer(request)  # faster than on a thread
     if (waits_for := handler.waits_for) is not None and pool.is_busy:
         return handler.refuse_for_now(waits_for, is_json=request.is_json)

@@ -19,10 +19,10 @@ from spanscore.errors import ConfigurationError, MissingExtraError, NotReadyErro
 from spanscore.outputs.exporters import own_endpoints
 
 _SCHEME = "bearer "
-_EVERY = ("0.0.0.0", "::")
-_PORTS = {"http": 80, "https": 443}
+_ANY_HOST = ("0.0.0.0", "::")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _STOP_S = 5.0
-"""Seconds for answering received requests after new requests are refused."""
+"""Minimum of the seconds at the end for answering received requests."""
 
 
 def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
@@ -43,11 +43,8 @@ def stop_s_of(serve: ServeSettings) -> int:
 def describe_serve(serve: ServeSettings) -> Iterator[str]:
     """Yield lines on the listeners and the mode of ``serve``."""
     where = ", ".join(f"{name} {address}" for name, address in addresses(serve).items())
-    how = [
-        "tls" if serve.tls else "plain text",
-        "a token" if serve.token_file or serve.token_env else "no token",
-    ]
-    yield f"spanscore serve: {where or 'no listener'} ({', '.join(how)})"
+    security = "tls" if serve.tls else "plain text", "a token" if serve.token_file or serve.token_env else "no token"
+    yield f"spanscore serve: {where or 'no listener'} ({', '.join(security)})"
     yield describe_mode(serve)
 
 
@@ -62,7 +59,7 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
         yield ConfigurationError(
             "serve.mode: proxy has nothing to forward to; give serve.forward.endpoint, or mode: tee"
         )
-    yield from _find_unguarded(serve, listening)
+    yield from _find_unprotected(serve, listening)
     for check in (lambda: token_of(serve), lambda: serve.tls and certificate(serve.tls)):
         try:
             check()
@@ -81,12 +78,12 @@ def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSett
     """
     variable = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
     for name, address in listening.items():
-        if serve.forward is not None and serve.mode == "proxy" and _is_there(serve.forward.endpoint, address):
+        if serve.forward is not None and serve.mode == "proxy" and _is_listener(serve.forward.endpoint, address):
             raise ConfigurationError(
                 f"serve.forward.endpoint: {serve.forward.endpoint} is serve.{name} itself; give the address of the backend"
             )
         for signal, endpoint in own_endpoints().items():
-            if _is_there(endpoint, address):
+            if _is_listener(endpoint, address):
                 raise ConfigurationError(
                     f"serve.{name}: scores ({signal}) would be sent to {endpoint}, which is this listener ({address}). "
                     f"Set {variable} to the backend or Collector for scores, or let serve.{name} listen elsewhere"
@@ -102,34 +99,32 @@ def describe_mode(serve: ServeSettings) -> str:
         parts = urlsplit(serve.forward.endpoint)
         where = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     line = f"mode proxy: spans are sent on to {where}, with their scores"
-    passed = () if serve.forward is None else [name.strip().lower() for name in serve.forward.headers]
-    if (serve.token_file or serve.token_env) and "authorization" in passed:
+    forwarded = () if serve.forward is None else [name.strip().lower() for name in serve.forward.headers]
+    if (serve.token_file or serve.token_env) and "authorization" in forwarded:
         line += "; the token that clients send here goes there, too (serve.forward.headers: authorization)"
     return line
 
 
-def _find_unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:
-    lacks = " and ".join(
-        feature
-        for feature, there in (("tls", serve.tls), ("a token", serve.token_file or serve.token_env))
-        if not there
-    )
+def _find_unprotected(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:
+    """Yield an error for each listener that other machines reach without TLS or without a token."""
+    protections = {"tls": serve.tls, "a token": serve.token_file or serve.token_env}
+    missing = " and ".join(name for name, setting in protections.items() if not setting)
     for name, address in listening.items():
-        if lacks and not serve.insecure and not _is_loopback(address.host):
+        if missing and not serve.insecure and not _is_loopback(address.host):
             yield ConfigurationError(
-                f"serve.{name}: {address} can be reached by others, without {lacks}; give serve.tls and serve.token_file, "
+                f"serve.{name}: {address} can be reached by others, without {missing}; give serve.tls and serve.token_file, "
                 "or insecure: true if something else guards it"
             )
 
 
-def _is_there(endpoint: str, address: ListenAddress) -> bool:
+def _is_listener(endpoint: str, address: ListenAddress) -> bool:
     """Return whether an endpoint is the address of this listener."""
     parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
-    if (parts.port or _PORTS.get(parts.scheme)) != address.port or not address.port:
+    if (parts.port or _DEFAULT_PORTS.get(parts.scheme)) != address.port or not address.port:
         return False
     host = parts.hostname or ""
-    ours = _is_loopback(address.host) or address.host in _EVERY
-    return host == address.host or (ours and (_is_loopback(host) or host in _EVERY))
+    listens_locally = _is_loopback(address.host) or address.host in _ANY_HOST
+    return host == address.host or (listens_locally and (_is_loopback(host) or host in _ANY_HOST))
 
 
 def _is_loopback(host: str) -> bool:

@@ -28,11 +28,22 @@ from spanscore.service.kafka_topic import PartitionEnd, PartitionOffsets, read_m
 
 _REMEMBERED: Final = 100_000
 """Number of traces whose key is remembered, for late spans."""
-_CLOSE_S, _MS, _MESSAGE_BYTES = 5.0, 1_000_000, 400
+_CLOSE_S: Final = 5.0
+"""Time for the brokers to acknowledge the last messages, in s."""
+_MESSAGE_BYTES: Final = 400
+"""Memory of a waiting message besides its body."""
+_MS: Final = 1_000_000
 
 
 class _Message(NamedTuple):
-    """The spans of one trace in one message. ``at_ns`` is the time of reading, by the clock of the partition."""
+    """The spans of one trace in one message.
+
+    Attributes:
+        at_ns: time of reading, by the clock of the partition.
+        written_ms: time of the message; 0 = unknown.
+        has_root: whether a span of it has no parent in its process.
+        body: the spans as an OTLP request.
+    """
 
     trace_id: bytes
     partition: int
@@ -43,7 +54,9 @@ class _Message(NamedTuple):
 
 
 class RekeyedTopic:
-    """Has the methods of ``Topic``. For the reader's thread, unless a method names another thread.
+    """The messages of a topic on their way to another topic: replaces ``Topic``, with the same methods, in a copying worker.
+
+    The methods are for the reader's thread, unless a method names another thread.
 
     Args:
         carrier: writes to the other topic.
@@ -77,11 +90,9 @@ class RekeyedTopic:
         now_ns, clock = steady_ns(), self._clocks[partition]
         at_ns = now_ns if log_ns is None else log_ns
         clock.read(at_ns, now_ns)
-        traces, taken = (
-            defaultdict[bytes, list[WireSpan]](list),
-            read_message(self._spans.counts, value, self._most_bytes),
-        )
-        for span in () if taken is None else taken.spans:
+        request = read_message(self._spans.counts, value, self._most_bytes)
+        traces = defaultdict[bytes, list[WireSpan]](list)
+        for span in () if request is None else request.spans:
             traces[span.trace_id].append(span)
         for trace_id, spans in traces.items():
             body = value if value and len(traces) == 1 else request_of((span.origin, span.raw) for span in spans)
@@ -122,10 +133,10 @@ class RekeyedTopic:
         answer.set_result({partition: offset for partition, offset in settled if offset is not None})
         return answer
 
-    def not_committed(self, settled: Mapping[int, int]) -> None:
+    def commit_failed(self, settled: Mapping[int, int]) -> None:
         """Do nothing, because ``settled_offsets`` returns every offset each time."""
 
-    def at_work(self, partitions: Collection[int]) -> bool:
+    def is_busy(self, partitions: Collection[int]) -> bool:
         """Return whether a message of these partitions has no acknowledgement yet."""
         self.hand_over()
         return any(trace in self._unanswered for partition in partitions for trace in self.offsets[partition].traces())
@@ -144,7 +155,7 @@ class RekeyedTopic:
         self.dropped += len(waiting) - len(self._waiting)
         return left
 
-    def left_at_end(self) -> Mapping[int, PartitionEnd]:
+    def final_ends(self) -> Mapping[int, PartitionEnd]:
         """Wait for the brokers, some seconds at most, and return the end of each partition. Call on the main thread."""
         self._carrier.close(_CLOSE_S)
         self.hand_over()

@@ -16,8 +16,8 @@ READ_S: Final = 30.0
 FIRST_BYTE_S: Final = 5.0
 """Seconds until the first byte on a connection without an authenticated request so far; exporters send immediately."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
-_MOST_PARTS: Final = 16
-"""Most members of a gzip body. Each costs a copy of the rest, so 16 MB of empty members take minutes. Exporters write one."""
+_MOST_MEMBERS: Final = 16
+"""Maximum number of members of a gzip body: each costs a copy of the rest, so 16 MB of empty members would take minutes."""
 
 
 class TooLargeError(ValueError):
@@ -37,8 +37,8 @@ def gunzip(body: bytes, most: int) -> bytes:
     """
     parts, left = list[bytes](), most
     while body:  # RFC 1952: members, one after another
-        if len(parts) == _MOST_PARTS:
-            raise NotCompressedError(f"the body has more than {_MOST_PARTS} gzip members")
+        if len(parts) == _MOST_MEMBERS:
+            raise NotCompressedError(f"the body has more than {_MOST_MEMBERS} gzip members")
         inflating = inflater()
         size = int.from_bytes(body[-4:], "little")  # the size that gzip states, so that zlib allocates no more
         try:
@@ -66,7 +66,7 @@ def gunzip(body: bytes, most: int) -> bytes:
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 LATER_S: Final = 1
-"""Seconds after which a client should send again, because some units will have closed by then."""
+"""Seconds after which a client should send again. Some units will have closed by then."""
 
 _GRPC: Final[Mapping[int, int]] = {
     HTTPStatus.OK: 0,
@@ -117,7 +117,7 @@ def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_jso
     ``rejected`` is the number of its spans, records or points that were rejected, and ``why`` names their invalid fields.
     """
     if not rejected:
-        return _ALL_IN_JSON if is_json else _ALL
+        return _ACCEPTED_IN_JSON if is_json else _ACCEPTED
     if is_json:
         # In JSON an int64 is a string.
         partly = {"partialSuccess": {_REJECTED[signal]: str(rejected), "errorMessage": why}}
@@ -132,8 +132,8 @@ def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_jso
     return ExportResponse(HTTPStatus.OK, ExportTraceServiceResponse(partial_success=part).SerializeToString())
 
 
-_ALL: Final = ExportResponse(HTTPStatus.OK, b"")
-_ALL_IN_JSON: Final = ExportResponse(HTTPStatus.OK, b"{}", JSON)
+_ACCEPTED: Final = ExportResponse(HTTPStatus.OK, b"")
+_ACCEPTED_IN_JSON: Final = ExportResponse(HTTPStatus.OK, b"{}", JSON)
 
 
 @lru_cache(maxsize=64)  # few different refusals, but thousands under overload

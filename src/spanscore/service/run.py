@@ -21,7 +21,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.outputs.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer, pipeline_of, receivers_of
 from spanscore.service.lifetime import (
-    Say,
+    PrintLine,
     Signals,
     describe_endpoints,
     describe_outcomes,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.service.proxy import Proxy
 
-_FOR_SCORES: Final = 0.8
-"""Share of a proxy's drain time for scores; the other part is for the held spans."""
-_FOR_DISK_S: Final = 35.0
-"""Seconds, a little longer than a spool waits for another program's lock, after which units have ended."""
+_SCORES_SHARE: Final = 0.8
+"""Share of a proxy's drain time for scores. The rest is for sending the held spans."""
+_DISK_S: Final = 35.0
+"""Longest wait of a request for the disk, in s: a little longer than a spool waits for another program's lock."""
 _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 
 
-def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
+def serve(config: Path, overrides: Mapping[str, Any], print_line: PrintLine) -> None:
     """Listen until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
     ``overrides`` replace keys of the file's section ``serve``.
@@ -53,72 +53,78 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
         ConfigurationError: something is wrong, before any request is accepted; the message has the remedy.
     """
     settings = read_settings(config).settings
-    chosen = _override(settings.serve, overrides)
-    refuse_problems(config, problems(chosen))
+    serve_settings = _override(settings.serve, overrides)
+    refuse_problems(config, problems(serve_settings))
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # otherwise gRPC prints a line for each failed handshake
-    if chosen.mode == "proxy" and chosen.forward is not None:
-        send_by_default_to(chosen.forward.endpoint)
-    refuse_own_endpoint(addresses(chosen), chosen)
+    if serve_settings.mode == "proxy" and serve_settings.forward is not None:
+        send_by_default_to(serve_settings.forward.endpoint)
+    refuse_own_endpoint(addresses(serve_settings), serve_settings)
     scorer = start_scorer(config)
     try:
-        _serve(scorer, chosen, settings.units, say)
+        _serve(scorer, serve_settings, settings.units, print_line)
     finally:
         scorer.shutdown(0.0)  # has no effect after a drain
 
 
-def handler_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
+def handler_of(scorer: OnlineScorer, serve_settings: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
     """Return the handler of a scorer's requests, and the proxy that forwards them; None = requests are not forwarded."""
     spans = receivers_of(scorer).otlp_spans(units)
-    spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse clients without the token
-    if chosen.mode != "proxy" or chosen.forward is None:
+    spans.copies.trusted = token_of(serve_settings) is not None  # the listeners refuse clients without the token
+    if serve_settings.mode != "proxy" or serve_settings.forward is None:
         return ExportHandler(
-            spans, max_inflated_bytes=chosen.limits.inflated, wait_until_durable=_safe(scorer, spans, units)
+            spans,
+            max_inflated_bytes=serve_settings.limits.inflated,
+            wait_until_durable=_disk_wait(scorer, spans, units),
         ), None
     from spanscore.service.proxy import Proxy
 
-    proxy = Proxy(chosen.forward, spans, max_bytes=units.bytes)
+    proxy = Proxy(serve_settings.forward, spans, max_bytes=units.bytes)
     spans.forward = proxy.state
-    return ExportHandler(spans, max_inflated_bytes=chosen.limits.inflated, proxy=proxy), proxy
+    return ExportHandler(spans, max_inflated_bytes=serve_settings.limits.inflated, proxy=proxy), proxy
 
 
-def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
-    """Return a function that waits until a request's units are on the disk; None if no unit can close with a request."""
-    line = pipeline_of(scorer)
-    if line.export_confirmation is None or units.idle_timeout:
+def _disk_wait(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
+    """Return the function that waits until the units that a request closes are on disk; None if a request can close no unit."""
+    pipeline = pipeline_of(scorer)
+    if pipeline.export_confirmation is None or units.idle_timeout:
         return None
-    return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
+    return lambda: spans.wait_until_safe(pipeline.when_safe, _DISK_S)
 
 
-def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) -> None:
-    handler, proxy = handler_of(scorer, chosen, units)
+def _serve(scorer: OnlineScorer, serve_settings: ServeSettings, units: Units, print_line: PrintLine) -> None:
+    handler, proxy = handler_of(scorer, serve_settings, units)
     if pipeline_of(scorer).export_confirmation is not None:
         scorer.start_workers()  # jobs of other processes must not wait for the first request
-    listeners = Listeners(handler, chosen)
+    listeners = Listeners(handler, serve_settings)
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
-        until = runner.run(_until_signal(scorer, listeners, handler, chosen, say))
-    scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
+        until = runner.run(_listen_until_signal(scorer, listeners, handler, serve_settings, print_line))
+    scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _SCORES_SHARE))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
     for line in describe_outcomes(scorer.status()):
-        say(line)
+        print_line(line)
 
 
-async def _until_signal(
-    scorer: OnlineScorer, listeners: Listeners, handler: ExportHandler, chosen: ServeSettings, say: Say
+async def _listen_until_signal(
+    scorer: OnlineScorer,
+    listeners: Listeners,
+    handler: ExportHandler,
+    serve_settings: ServeSettings,
+    print_line: PrintLine,
 ) -> float:
     """Listen until a signal requests a drain; return the end of the drain, on the steady clock."""
     signals = Signals()
-    signals.reload_on_hangup(scorer, say)
+    signals.reload_on_hangup(scorer, print_line)
     await listeners.start()
     spare_collections()
     open_pages(scorer, signals, lambda: "units.bytes are full" if handler.overloaded() == "bytes" else "")
-    scheme = "plain text" if chosen.tls is None else "TLS"
+    scheme = "plain text" if serve_settings.tls is None else "TLS"
     for name, address in listeners.where.items():
-        say(f"{_NAMES[name]} on {address} ({scheme})")
-    for line in (describe_mode(chosen), *describe_endpoints(scorer)):
-        say(line)
-    until = await signals.first(chosen.drain, say, nothing="nothing more is accepted")
+        print_line(f"{_NAMES[name]} on {address} ({scheme})")
+    for line in (describe_mode(serve_settings), *describe_endpoints(scorer)):
+        print_line(line)
+    until = await signals.wait_for_drain(serve_settings.drain, print_line, stopped="nothing more is accepted")
     await listeners.stop()
     return until
 
@@ -141,18 +147,18 @@ _BACKLOG: Final = 1_024
 class Listeners:
     """The listeners of one export handler. The constructor binds the HTTP port, ``start`` the gRPC port.
 
-    A request must arrive within ``read_s``.
+    A whole request must arrive within ``read_s`` seconds.
 
     Raises:
         ConfigurationError: the port is taken, this machine lacks the address, or token or certificate cannot be read.
 
     Attributes:
         loop_factory: makes the event loop on which the listeners must be started.
-        where: ``grpc`` and ``http`` → address; port 0 is replaced by the chosen port.
+        where: ``grpc`` and ``http`` → address; port 0 is replaced by the actual port.
     """
 
     def __init__(self, handler: ExportHandler, serve: ServeSettings, *, read_s: float = READ_S) -> None:
-        from spanscore.service.grpc import GrpcListener  # the libraries are known to be installed
+        from spanscore.service.grpc import GrpcListener  # their libraries are installed: ``problems`` checks it
         from spanscore.service.uvicorn_server import HttpListener, loop_factory
 
         self._handler = handler
@@ -162,7 +168,7 @@ class Listeners:
         self._grpc = self._http = None
         if "http" in self.where:
             application = OtlpHttp(handler, token=token, max_body_bytes=serve.limits.request, pool=pool)
-            self._socket = _listening(self.where["http"])
+            self._socket = _bind(self.where["http"])
             self._http = HttpListener(application, self._socket, serve, token=token, read_s=read_s)
             self.where["http"] = self.where["http"]._replace(port=self._socket.getsockname()[1])
         if "grpc" in self.where:
@@ -191,15 +197,15 @@ class Listeners:
         await asyncio.gather(*(listener.stop() for listener in (self._grpc, self._http) if listener is not None))
 
     def close(self) -> None:
-        """Close the bound socket, before ``start``."""
+        """Close the bound HTTP port, if ``start`` was not called or has failed."""
         if self._http is not None:
             self._socket.close()
 
 
-def _listening(address: ListenAddress) -> socket.socket:
+def _bind(address: ListenAddress) -> socket.socket:
     try:
-        family, *_, where = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+        family, *_, resolved = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(resolved[:2], family=family, backlog=_BACKLOG)
     except OSError as error:  # the system's message, because Python's repeats the address
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or "no such address"
         raise ConfigurationError(

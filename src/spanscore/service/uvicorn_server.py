@@ -24,11 +24,13 @@ from spanscore.service.plan import BearerToken, stop_s_of
 from spanscore.service.requests import FIRST_BYTE_S
 
 IDLE_S: Final = 120
+"""Longest idle time of a connection after an authenticated request, in s."""
 HEAD_BYTES: Final = 65_536
+"""Maximum size of a request's head."""
 CONNECTIONS: Final = 1_000
 """Maximum number of connections. Requests on further connections are answered 503; exporters send them again."""
-STRANGERS: Final = CONNECTIONS // 4
-"""Highest number of connections without an authenticated request; one more closes the oldest."""
+UNAUTHENTICATED: Final = CONNECTIONS // 4
+"""Maximum number of connections without an authenticated request; a further one closes the oldest."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -38,24 +40,24 @@ class _Limits:
     Attributes:
         token: token that a request must have; None = any request counts as authenticated.
         read_s: time limit for a whole request, in s.
-        first_byte_s: time limit until a stranger starts a request, in s.
-        strangers: connections without an authenticated request so far, the oldest first.
+        first_byte_s: time limit until an unauthenticated connection starts a request, in s.
+        unauthenticated: connections without an authenticated request so far, the oldest first.
     """
 
     token: BearerToken | None
     read_s: float
     first_byte_s: float
-    strangers: dict[_Bounded, None] = field(default_factory=dict, init=False)
+    unauthenticated: dict[_LimitedProtocol, None] = field(default_factory=dict, init=False)
 
-    def meet(self, connection: _Bounded) -> None:
-        """Add a new connection; if there are too many strangers, close the oldest."""
-        self.strangers[connection] = None
-        if len(self.strangers) > STRANGERS:
-            oldest = next(iter(self.strangers))
-            del self.strangers[oldest]
+    def add_connection(self, connection: _LimitedProtocol) -> None:
+        """Add a new connection; if there are too many unauthenticated connections, close the oldest."""
+        self.unauthenticated[connection] = None
+        if len(self.unauthenticated) > UNAUTHENTICATED:
+            oldest = next(iter(self.unauthenticated))
+            del self.unauthenticated[oldest]
             oldest.close_connection()
 
-    def knows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    def is_authenticated(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether the head of a request has the token."""
         if self.token is None:
             return True
@@ -63,7 +65,7 @@ class _Limits:
         return self.token.is_in(header.decode("latin-1"))
 
 
-class _Bounded(HttpToolsProtocol):
+class _LimitedProtocol(HttpToolsProtocol):
     """Closes a connection if its request is incomplete after the time limit, or its head is too long."""
 
     def __init__(self, *args: Any, limits: _Limits, **kwargs: Any) -> None:
@@ -78,11 +80,11 @@ class _Bounded(HttpToolsProtocol):
         if len(self.connections) > CONNECTIONS:
             self.limit_concurrency = 0  # refuses this connection's requests, and closes it after the answer
         self._close_after(self._limits.first_byte_s)
-        self._limits.meet(self)
+        self._limits.add_connection(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close_after(None)
-        self._limits.strangers.pop(self, None)
+        self._limits.unauthenticated.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -99,12 +101,12 @@ class _Bounded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if self in self._limits.strangers and self._limits.knows(self.headers):
-            del self._limits.strangers[self]
+        if self in self._limits.unauthenticated and self._limits.is_authenticated(self.headers):
+            del self._limits.unauthenticated[self]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._close_after(self._limits.first_byte_s if self in self._limits.strangers else None)
+        self._close_after(self._limits.first_byte_s if self in self._limits.unauthenticated else None)
         super().on_message_complete()
 
     def close_connection(self) -> None:
@@ -119,15 +121,17 @@ class _Bounded(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.close_connection)
 
 
-class _Embedded(uvicorn.Server):
+class _EmbeddedServer(uvicorn.Server):
+    """A server that leaves signals to the process, and reports its start by ``has_started``."""
+
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.up = asyncio.Event()
+        self.has_started = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and set ``up`` as soon as the server accepts."""
+        """Start, and set ``has_started`` when the server accepts requests."""
         await super().startup(sockets)
-        self.up.set()
+        self.has_started.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -159,7 +163,7 @@ class HttpListener:
     ) -> None:
         self._listening = listening
         limits = _Limits(token, read_s, min(FIRST_BYTE_S, read_s))
-        protocol: Any = partial(_Bounded, limits=limits)  # uvicorn only calls it
+        protocol: Any = partial(_LimitedProtocol, limits=limits)  # uvicorn only calls it
         config = uvicorn.Config(
             application,
             loop="uvloop",
@@ -178,15 +182,15 @@ class HttpListener:
             ssl_certfile=None if serve.tls is None else serve.tls.cert,
             ssl_keyfile=None if serve.tls is None else serve.tls.key,
         )
-        self._server = _Embedded(config)
+        self._server = _EmbeddedServer(config)
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start to accept requests."""
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
-        up = asyncio.create_task(self._server.up.wait())
-        await asyncio.wait({up, self._serving}, return_when=asyncio.FIRST_COMPLETED)
-        up.cancel()
+        has_started = asyncio.create_task(self._server.has_started.wait())
+        await asyncio.wait({has_started, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        has_started.cancel()
         if self._serving.done():
             await self._serving  # raises the error of the start
 

@@ -18,7 +18,7 @@ from spanscore.core.printable import format_duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.scorer import OnlineScorer, pipeline_of
 from spanscore.service.lifetime import (
-    Say,
+    PrintLine,
     Signals,
     describe_endpoints,
     describe_outcomes,
@@ -27,7 +27,7 @@ from spanscore.service.lifetime import (
     start_scorer,
 )
 from spanscore.service.worker_plan import problems, spool_of
-from spanscore.wiring.spool import spool_of as file_of
+from spanscore.wiring.spool import spool_of as spool_file_of
 
 if TYPE_CHECKING:
     from spanscore.service.kafka_source import KafkaSource
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _LOOK_AGAIN_S: Final = 0.5
 
 
-def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
+def worker(config: Path, *, wait_s: float, print_line: PrintLine, rekey: str = "") -> None:
     """Score until SIGTERM or SIGINT, then drain; a second signal ends the process immediately. Call on the main thread.
 
     Args:
         config: the configuration file.
         wait_s: longest wait at the start for the broker or the disk, in s.
-        say: prints a line for the operator.
+        print_line: prints a line for the operator.
         rekey: topic to which the configured topic is copied, keyed by conversation; empty = the topic is scored.
 
     Raises:
@@ -53,13 +53,13 @@ def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
         wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
     scorer = start_scorer(config, spool=spool)
     try:
-        _work(scorer, settings, rekey, wait_s, say)
+        _work(scorer, settings, rekey, wait_s, print_line)
     finally:
         scorer.shutdown(0.0)  # has no effect after a drain
 
 
 def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
-    """Return the configuration of a file, checked for a number of processes, and for a topic that they write.
+    """Return the configuration of a file, after its check for this number of processes and for ``rekey`` as in ``worker``.
 
     Raises:
         ConfigurationError: the configuration is invalid, or a part of this environment is missing.
@@ -72,14 +72,14 @@ def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
 
 
 def environment_of(place: int, processes: int, settings: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield the environment variables of one of several processes, which have separate pages and separate budgets.
+    """Yield the environment variables of one of several processes: the port of its metrics page, and its share of the budgets.
 
     ``place`` is the number of the process, from 0 on; process 0 has the port of the file.
     """
     page = settings.serve_metrics
     if page is not None and page.port:
         yield f"{semconv.SETTINGS_ENV_PREFIX}SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
-    if settings.kafka is None:  # with Kafka, its share follows from its partitions
+    if settings.kafka is None:  # with Kafka, the share follows from the partitions that a process has
         yield (
             f"{semconv.SETTINGS_ENV_PREFIX}JUDGE__REPLICA_SHARE",
             str(settings.judge.model_dump()["replica_share"] / processes),
@@ -102,7 +102,7 @@ def wait_for_disk(
         pause(_LOOK_AGAIN_S)
 
 
-def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: float, say: Say) -> None:
+def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: float, print_line: PrintLine) -> None:
     source = None
     if settings.kafka is not None:
         from spanscore.service.kafka_source import KafkaSource
@@ -111,25 +111,27 @@ def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: flo
         source.start(wait_s)
     scorer.start_workers()
     with asyncio.Runner() as runner:
-        until = runner.run(_until_signal(scorer, source, settings, say))
+        until = runner.run(_read_until_signal(scorer, source, settings, print_line))
     scorer.shutdown(max(0.0, until - monotonic()))
     if source is not None:
         source.commit()
     for line in describe_outcomes(scorer.status()):
-        say(line)
+        print_line(line)
 
 
-async def _until_signal(scorer: OnlineScorer, source: KafkaSource | None, settings: Configuration, say: Say) -> float:
+async def _read_until_signal(
+    scorer: OnlineScorer, source: KafkaSource | None, settings: Configuration, print_line: PrintLine
+) -> float:
     """Read until a signal requests a drain; return the end of the drain, on the steady clock."""
 
     def unready() -> str:
-        """Return the reason for which a source is not read; empty if all are. A damaged spool that was moved does not count."""
-        spool = file_of(pipeline_of(scorer).queue)
+        """Return why a source is not read; empty if all are read. A damaged spool file that was replaced is no reason."""
+        spool = spool_file_of(pipeline_of(scorer).queue)
         spool_fault = None if spool is None or spool.room(0) is None else spool.state().fault
         return "; ".join(filter(None, [spool_fault, "" if source is None else source.unready()]))
 
     signals = Signals()
-    signals.reload_on_hangup(scorer, say)
+    signals.reload_on_hangup(scorer, print_line)
     spare_collections()
     lines = [] if (spool := spool_of(settings)) is None else [f"spool: {spool.path}"]
     lines += [] if source is None else source.describe_topic()
@@ -137,8 +139,8 @@ async def _until_signal(scorer: OnlineScorer, source: KafkaSource | None, settin
     lines += [f"evaluator version: {', '.join(f'{metric} {version}' for metric, version in versions.items())}"]
     open_pages(scorer, signals, unready, lines)
     for line in (*lines, *describe_endpoints(scorer)):
-        say(line)
-    until = await signals.first(settings.worker.drain, say, nothing="nothing more is read")
+        print_line(line)
+    until = await signals.wait_for_drain(settings.worker.drain, print_line, stopped="nothing more is read")
     if source is not None:
         source.pause()
     return until

@@ -10,13 +10,13 @@ from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.catalog.configured import per_session
 
-_NOTHING = (
+_NO_SOURCE = (
     "there is nothing for a worker to read. Name the spool that an application on this machine writes with score_here: "
     "false (spool: {path: /var/lib/spanscore/spool.db}), or the topic into which a Collector writes traces "
     '(kafka: {brokers: ["127.0.0.1:9092"], topic: otlp_spans}), or both'
 )
 
-_CUT = (
+_CONVERSATIONS_SPLIT = (
     "--processes {}: the topic is keyed by trace, so each process would get a part of each conversation, but a metric "
     "scores whole ones (per: session). Key the topic by conversation and set kafka.key: conversation, or start one process"
 )
@@ -55,12 +55,12 @@ def is_keyed_by_conversation(settings: Configuration) -> bool:
 def problems(settings: Configuration, processes: int = 1) -> Iterator[ConfigurationError]:
     """Yield the errors of a configuration, and parts that this environment lacks, for the workers that one command starts."""
     if not reads(settings):
-        yield ConfigurationError(_NOTHING)
+        yield ConfigurationError(_NO_SOURCE)
     if settings.kafka is None:
         return
-    alone = settings.sessions.replicas == "one" and not is_keyed_by_conversation(settings)
-    if processes > 1 and alone and any(per_session(settings)):
-        yield ConfigurationError(_CUT.format(processes))
+    may_split = settings.sessions.replicas == "one" and not is_keyed_by_conversation(settings)
+    if processes > 1 and may_split and any(per_session(settings)):
+        yield ConfigurationError(_CONVERSATIONS_SPLIT.format(processes))
     if find_spec("confluent_kafka") is None:
         yield MissingExtraError("confluent-kafka", "kafka")
     try:
