@@ -64,7 +64,7 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
         pipeline,
         {**gauges, **({} if settings.spool is None else _of_spool(pipeline))},
         points=points,
-        waits=lambda listener: pipeline.accounts.add_wait_listener(listener),  # noqa: PLW0108  (a reload replaces these accounts)
+        waits=lambda listener: pipeline.accounts.report_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
         dimensions=settings.monitoring.dimensions,
         compared=pipeline.compared,
     )
