@@ -25,7 +25,6 @@ OF_LIBRARIES = {
     ("judges/langchain/test_copied_client.py", "_pool"): "as above",
     ("outputs/test_deferred_span.py", "_on_ending"): "the SDK's hook for ending spans, which newer versions have",
     ("outputs/test_deferred_span.py", "_tracer_metrics"): "tells whether this version of the SDK counts spans",
-    ("outputs/test_session_environment.py", "_content"): "requests has no public way to make a response",
     ("servers/phoenix_launch.py", "_server"): "grpc has no option for the address that Phoenix binds",
     ("wiring/test_status.py", "_preferred_temporality"): "the exporter's choice by its environment variable",
 }

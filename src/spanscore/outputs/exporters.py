@@ -23,50 +23,7 @@ from spanscore.core.log import log_once, type_name
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
-    from requests import PreparedRequest, Request, Response, Session
-
-
-def read_environment_once(session: Session) -> None:
-    """Make a session read the environment once per address; later changes of variables have no effect.
-
-    ``requests`` reads all variables three times before it sends a request: two fifths of the cost of a small export.
-    """
-    merge: Any = session.merge_environment_settings
-    settings_of: dict[Any, dict[str, Any]] = {}
-
-    def merge_once(url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
-        if proxies:
-            return dict(merge(url, proxies, stream, verify, cert))
-        key = url, stream, verify, cert
-        if key not in settings_of:
-            settings_of[key] = merge(url, proxies, stream, verify, cert)
-        return {**settings_of[key], "proxies": settings_of[key]["proxies"].copy()}
-
-    session.merge_environment_settings = merge_once  # type: ignore[method-assign]
-
-
-def prepare_once(session: Session) -> None:
-    """Make a session prepare the request to an address once, with its headers; a later request only gets its body.
-
-    The preparation parses the address, looks for a login in a file and merges headers: a quarter of the rest of a small
-    export's cost. If a backend sets a cookie, which may change with each answer, each request is prepared again.
-    """
-    prepare = session.prepare_request
-    templates: dict[Any, PreparedRequest] = {}
-
-    def copy_template(request: Request) -> PreparedRequest:
-        others = request.params, request.files, request.json, request.auth, request.cookies, session.cookies
-        if any(others) or not isinstance(request.data, bytes) or not request.data:
-            return prepare(request)
-        key = request.method, request.url, *(request.headers or {}).items()
-        if key not in templates:
-            templates[key] = prepare(request)
-            templates[key].body = None  # as large as an export, so it is not kept
-        copy = templates[key].copy()
-        copy.prepare_body(request.data, None)
-        return copy
-
-    session.prepare_request = copy_template  # type: ignore[method-assign]
+    from requests import Response, Session
 
 
 _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
@@ -97,8 +54,6 @@ class PartialSuccess:
         self.is_known = True
         session = Session()
         session.hooks["response"].append(self._read)
-        read_environment_once(session)
-        prepare_once(session)
         return session
 
     def take(self) -> tuple[int, str]:
