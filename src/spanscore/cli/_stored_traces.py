@@ -419,8 +419,7 @@ class ReplayRun:
         self, tally: ReplayTally, file: Path | None, batch: BatchRun | None, *, interrupted: bool, delivered: bool
     ) -> Iterator[str]:
         if self.dry_run:
-            if interrupted:
-                yield _INTERRUPTED
+            yield from [_INTERRUPTED] * interrupted
             return
         unpaid = sum(counts[Outcome.BUDGET_EXHAUSTED.value] for counts in tally.outcomes.values())
         if interrupted:
