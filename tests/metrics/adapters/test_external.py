@@ -43,7 +43,7 @@ class Raises(ExternalMetric):
         async def work() -> Finding:
             raise RuntimeError("SECRET") from self._error
 
-        return await self._awaited(work)
+        return await self._run_async(work)
 
 
 @pytest.mark.parametrize(
