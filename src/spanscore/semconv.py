@@ -56,7 +56,7 @@ EXCEPTION_MESSAGE: Final = "exception.message"
 SERVICE_NAME: Final = "service.name"
 """Name of the application's service, on the resource; stable."""
 
-# Content: exported only if the configuration says so.
+# Content: exported only if the configuration allows it.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"

@@ -33,8 +33,8 @@ def add_measures(samples: Samples, unit: Unit) -> Samples:
 def usage_of(unit: Unit) -> TokenUsage | None:
     """Return the sums of the tokens that the models of a unit used; None if they are unknown.
 
-    A sum is None if one of the calls has no such count; failed calls may have none. If no call has counts, the root's are
-    returned. A model span inside another one is the same call, written by two instrumentations.
+    A sum is unknown (None) if a call that did not fail lacks the count. If no call has counts, the root's are returned. A model
+    span inside another one is the same call, written by two instrumentations.
     """
     models = [*{span.span_id: span for span in unit.spans if span.operation in semconv.MODEL_OPERATIONS}.values()]
     outer = spans_outside(models, models, unit)

@@ -309,17 +309,23 @@ def find_conversation(input: RootValue, output: RootValue, question_keys: Sequen
     Both are returned unchanged unless exactly one key of the input has messages that end with a human message. If the input
     has a question under one of ``question_keys``, messages under other keys are the earlier conversation.
     """
-    value = input.value
-    if input.messages or output.messages or not isinstance(value, dict) or is_resume(value):
+    if input.messages or output.messages or not isinstance(input.value, dict) or is_resume(input.value):
         return input, output
     state = output.value if isinstance(output.value, dict) else {}
-    messages = {key: _messages_in(inner, is_key=are_messages(state.get(key))) for key, inner in value.items()}
-    keys = [key for key, listed in messages.items() if listed and is_human(listed[-1])]
-    if len(keys) != 1 or any(value.get(key) is not None for key in question_keys if key not in keys):
+    lists = {key: _messages_in(inner, is_key=are_messages(state.get(key))) for key, inner in input.value.items()}
+    key = _conversation_key(input.value, lists, question_keys)
+    if key is None:
         return input, output
-    key = keys[0]
     with_messages = _with_messages(output, key, state[key]) if are_messages(state.get(key)) else output
-    return _with_messages(input, key, messages[key]), with_messages
+    return _with_messages(input, key, lists[key]), with_messages
+
+
+def _conversation_key(
+    value: Mapping[str, Any], lists: Mapping[str, Sequence[GenAIMessage]], question_keys: Sequence[str]
+) -> str | None:
+    keys = [key for key, messages in lists.items() if messages and is_human(messages[-1])]
+    has_question = any(value.get(key) is not None for key in question_keys if key not in keys)
+    return keys[0] if len(keys) == 1 and not has_question else None
 
 
 def _messages_in(value: Any, *, is_key: bool) -> Sequence[GenAIMessage]:

@@ -379,8 +379,7 @@ def in_genai_names(
         raw_content = {name: value for name, value in raw_content.items() if name not in cut}
         attributes[semconv.CONTENT_CUT] = True
         no_content = CUT
-    if tools is not None and raw_content:
-        attributes[semconv.TOOL_DEFINITIONS] = tools
+    attributes |= _definitions(tools, raw_content)
     content = partial(render_content, render, dict(raw_content)) if raw_content else None
     merged = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
@@ -392,6 +391,11 @@ def in_genai_names(
         metadata=merged,
         no_content=None if raw_content else no_content,
     )
+
+
+def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attribute with the definitions of tools; empty without definitions, or if the span has no content."""
+    return {semconv.TOOL_DEFINITIONS: tools} if tools is not None and raw_content else {}
 
 
 def _interruption(span: SpanData) -> Mapping[str, Any]:

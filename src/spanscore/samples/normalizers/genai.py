@@ -509,6 +509,6 @@ def _messages(side: Any) -> list[Mapping[str, Any]]:
 
 
 def _usable_messages(messages: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the messages without those that contain a whole request or answer as JSON, or the first if all do."""
+    """Return messages, except any that is a whole request or answer as JSON; if all are, the content of the first."""
     plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
     return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))
