@@ -102,7 +102,7 @@ def _parse_days(since: str) -> int:
 
 
 def _read_history(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredEvaluator, dict[int, Moments]]:
-    """Return evaluator → its scores: start of a step, Unix s → sums. ``where`` has labels that the series must have."""
+    """Return evaluator → its scores in the series with these labels: start of a step, Unix s → sums."""
     history: defaultdict[ScoredEvaluator, dict[int, Moments]] = defaultdict(dict)
     read = scored_days(api, end_s=time.time(), days=days, where=where)
     notes = Terminal(stderr=True)

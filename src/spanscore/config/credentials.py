@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from spanscore.config.kinds import Place
-from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.errors import ConfigurationError, NotReadyError
+
+Place: TypeAlias = tuple[int | str, ...]
+"""Keys and positions, from the top of the tree down."""
 
 
 def bearer_token(secret: str | None, what: str) -> str:
@@ -74,13 +75,14 @@ def may_be_credential(name: object) -> bool:
     return isinstance(name, str) and _LIKELY.search(name) is not None
 
 
-def written_credentials(settings: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+def written_credentials(settings: Mapping[str, Any], sinks: Container[str]) -> Iterator[tuple[Place, str]]:
     """Yield the place of each secret that is written into a file, and the other way to give it.
 
     The parameters of the judge, of a metric's shadow and jury, and of a sink are searched.
 
     Args:
         settings: the values of the file; ``${NAME}``, a variable of the environment, is no secret.
+        sinks: names of the sinks that are searched.
     """
     judges: list[tuple[Place, Any]] = [(("judge",), settings.get("judge"))]
     for place, parameters in _entries_of(settings.get("metrics"), ("metrics",)):
@@ -88,9 +90,9 @@ def written_credentials(settings: Mapping[str, Any]) -> Iterator[tuple[Place, st
     for place, judge in judges:
         yield from ((secret, HOW_TO_GIVE) for secret in _secrets_in(judge, place))
     outputs = settings.get("outputs")
-    sinks = outputs.get("sinks") if isinstance(outputs, Mapping) else None
-    for place, parameters in _entries_of(sinks, ("outputs", "sinks")):
-        if place[-1] in SINK_SETTINGS:
+    listed = outputs.get("sinks") if isinstance(outputs, Mapping) else None
+    for place, parameters in _entries_of(listed, ("outputs", "sinks")):
+        if place[-1] in sinks:
             yield from ((secret, _FROM_VARIABLE) for secret in _secrets_in(parameters, place))
 
 

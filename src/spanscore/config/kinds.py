@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -26,8 +26,6 @@ from spanscore.core.printable import DURATION, parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
 
-Place: TypeAlias = tuple[int | str, ...]
-"""Keys and positions that lead to a value, from the top of the tree down."""
 SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?[iI]?[bB])?\s*"
 """Regular expression of a size, such as ``2MB``."""
 

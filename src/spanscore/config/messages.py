@@ -17,8 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from spanscore.config.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
-from spanscore.config.kinds import Place
+from spanscore.config.credentials import HOW_TO_GIVE, Place, may_be_credential, without_credentials
 from spanscore.core.printable import did_you_mean, format_count, printable
 from spanscore.errors import ConfigurationError, NotReadyError
 

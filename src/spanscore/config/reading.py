@@ -16,9 +16,9 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from pydantic_settings.exceptions import SettingsError
 
 from spanscore import semconv
-from spanscore.config.credentials import may_be_credential, written_credentials
-from spanscore.config.kinds import Place
+from spanscore.config.credentials import Place, may_be_credential, written_credentials
 from spanscore.config.messages import describe_faults, written_place, wrong_settings
+from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 
@@ -176,7 +176,7 @@ def examine_settings(path: str | Path) -> PartialSettings:
     values = _long_forms(environment.filled(written))
     as_written = SecretMask(environment.texts)
     faults = {**repeated, **environment.faults}
-    for place, way in written_credentials(written):
+    for place, way in written_credentials(written, SINK_SETTINGS):
         faults[place] = f"{written_place(place)}: do not write a key into the file; {way}"
     wrong = {place[:_DEPTH] for place in faults}
     first = True

@@ -14,7 +14,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
-from spanscore.config.kinds import Place
+from spanscore.config.credentials import Place
 from spanscore.config.messages import written_place
 from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
