@@ -31,7 +31,7 @@ def test_a_topic_gives_the_same_inner_units_as_otlp(kafka: Kafka, topic: str, tm
     send(kafka, topic, messages)
     with a_line(Answered(), units=Units(also=ALSO, idle_timeout=0)) as (scorer, other):
         for message in sorted(messages, key=lambda message: message.has_root):
-            receivers_of(scorer).otlp_spans(Units(also=ALSO, idle_timeout=0.5)).take(parse_request(message.body))
+            receivers_of(scorer).otlp_spans(Units(also=ALSO, idle_timeout=0.5)).accept(parse_request(message.body))
         poll(lambda: scorer.status().outcomes["answered"].get("scored") == 30, deadline_s=30, what="30 units")
         assert scorer.flush(20)
         expected = scores(other.evaluations)

@@ -103,7 +103,7 @@ def test_a_unit_is_counted_and_shown_under_the_release_that_made_it(path):
     with a_worker(path, trace=new, **options) as (worker, scored):
         ended(worker, 1)
         assert worker.flush(10)
-        known = pipeline_of(worker).compared.known("grounded")
+        known = pipeline_of(worker).compared.values_of("grounded")
 
     assert known == ("1.4",)
     assert [dict(span.resource.attributes) for span in scored.evaluations] == [dict(old.roots[0].resource.attributes)]
