@@ -1,4 +1,4 @@
-"""Bearer tokens, API keys and passwords: reads them from files and variables, and hides them in messages."""
+"""Bearer tokens, API keys and passwords: reads tokens from files, finds secrets in a configuration, hides them in messages."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def token_in_file(file: str | Path, key: str) -> str:
     return bearer_token(text, f"{key}: the file {file}")
 
 
-_NAMES = re.compile(
+_CREDENTIAL_NAME = re.compile(
     r"(?:(?:api|access|secret|private|subscription|auth)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)$",
     re.IGNORECASE,
 )
-"""Secrets by the end of their name: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens``."""
-_LIKELY = re.compile(
+"""Ends of the names of secrets: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens``."""
+_POSSIBLE_CREDENTIAL_NAME = re.compile(
     r"key|token(?!s)|secret|passw|passphrase|credential|authorization|bearer|cookie|(?<![a-z])auth(?![a-z])",
     re.IGNORECASE,
 )
-"""Secrets by any part of their name: messages may hide too much. ``tokens`` are counts and are shown."""
-_OF_A_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
+"""Parts of names that may be secrets: messages may hide too much. ``tokens`` are counts and are shown."""
+_CREDENTIALS_IN_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
 _FROM_VARIABLE = "write ${NAME}, a variable of the environment"
@@ -72,11 +72,11 @@ HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds
 
 def may_be_credential(name: object) -> bool:
     """Return whether the value of this name could be a secret; messages do not show such values."""
-    return isinstance(name, str) and _LIKELY.search(name) is not None
+    return isinstance(name, str) and _POSSIBLE_CREDENTIAL_NAME.search(name) is not None
 
 
 def written_credentials(settings: Mapping[str, Any], sinks: Container[str]) -> Iterator[tuple[Place, str]]:
-    """Yield the place of each secret that is written into a file, and the other way to give it.
+    """Yield the place of each secret that is written into a file, and how to give it instead.
 
     The parameters of the judge, of a metric's shadow and jury, and of a sink are searched.
 
@@ -107,7 +107,11 @@ def _entries_of(listed: Any, place: Place) -> Iterator[tuple[Place, Mapping[str,
 def _secrets_in(value: Any, place: Place) -> Iterator[Place]:
     inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in inside:
-        if _NAMES.search(str(name)) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):
+        if (
+            _CREDENTIAL_NAME.search(str(name))
+            and isinstance(inner, str | int | float)
+            and not _VARIABLE.search(str(inner))
+        ):
             yield (*place, name)
         else:
             yield from _secrets_in(inner, (*place, name))
@@ -116,7 +120,7 @@ def _secrets_in(value: Any, place: Place) -> Iterator[Place]:
 def without_credentials(value: Any) -> Any:
     """Return a plain value with its secrets hidden, for a message."""
     if isinstance(value, str):
-        return _OF_A_URL.sub(_HIDDEN, value)
+        return _CREDENTIALS_IN_URL.sub(_HIDDEN, value)
     if isinstance(value, Mapping):
-        return {name: _HIDDEN if may_be_credential(name) else without_credentials(one) for name, one in value.items()}
-    return [without_credentials(one) for one in value] if isinstance(value, list) else value
+        return {key: _HIDDEN if may_be_credential(key) else without_credentials(inner) for key, inner in value.items()}
+    return [without_credentials(item) for item in value] if isinstance(value, list) else value

@@ -60,7 +60,7 @@ class Attributes(Mapping[str, Any]):
 
     @property
     def content_owner(self) -> Any:
-        """The objects that keep content in memory: the renderer and definitions of tools; after rendering, the attributes."""
+        """The objects that a unit's size counts: the renderer and definitions of tools; after rendering, the attributes."""
         tools = self._plain.get(semconv.TOOL_DEFINITIONS)
         if self._render is None:
             return self._plain
@@ -139,7 +139,7 @@ class UpstreamDecision(NamedTuple):
 
     Attributes:
         take: whether the metric scores the unit.
-        threshold: T, 56 bit, from which the probability derives.
+        threshold: T, [0, 2**56]: the probability of sampling was 1 − T / 2**56.
         rule: the rule that sampled it.
     """
 
@@ -151,6 +151,8 @@ class UpstreamDecision(NamedTuple):
 @dataclass(slots=True)
 class SpanData:
     """One span as spanscore reads it, from any receiver. A SpanData is not changed after its creation.
+
+    It is not frozen, because a frozen dataclass with so many fields takes ten times as long to create (2.6 instead of 0.26 µs).
 
     Attributes:
         trace_id: 128 bit.
@@ -172,7 +174,8 @@ class SpanData:
         no_content: set by a normalizer that found no content; None if it found content, or no normalizer read the span.
         conversation_id: on a unit's root, the application's own id; used for sampling, never exported.
         decided: on a unit's root, metric → decision of another process; None without such decisions.
-        unread: on a topmost span, id of each unclaimed span below it → its parent's id. Such spans are not converted.
+        unread: on a topmost span, id of each unclaimed span below it → its parent's id, to find the parents of claimed spans
+            below unclaimed ones. Unclaimed spans are not converted.
     """
 
     trace_id: int
@@ -270,7 +273,7 @@ class Unit:
         session: the conversation, if the unit is one; ``key`` and ``spans`` are those of the last turn. None for other units.
         eligible_metrics: metrics this process counts the unit for, if another process made the sampling decision. None = all
             metrics.
-        shared: metrics, also of conversations, that another scorer of this process scores on the unit.
+        shared: metrics, also of conversations, that another scorer of this process scores on the unit instead of this one.
         top: the topmost span of an instrumentation above the root, for example a tool call around an agent. Its ids and trace
             state decide on sampling, because the decision is needed at the start of this span. None = the root's ids decide.
         inner: the entry of ``units.also`` that the unit matches, if it is an inner unit: a span below the root of another unit
@@ -392,6 +395,7 @@ class Unit:
 
 
 def _service_of(resource: Mapping[str, Any] | None) -> str | None:
+    """Return ``service.name``, empty if the resource has none; None without a resource, that is for a unit of this process."""
     name = None if resource is None else resource.get(semconv.SERVICE_NAME, "")
     return name if resource is None or isinstance(name, str) else ""
 

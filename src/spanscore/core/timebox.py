@@ -1,8 +1,8 @@
 """``Timebox``: calls functions of the user with a deadline, on threads that are abandoned if a call exceeds it.
 
 A filter, a redactor or an ``Extract`` may call a service that never answers. On the span thread or the loop it would delay
-every unit. So a **hook**, a function of the user, is called by **work**: a call of spanscore on a thread of the box, which
-makes a unit's job or redacts a span's content.
+every unit. So a thread of a ``Timebox``, the *box*, calls it. A *hook* is a function of the user. *Work* is a call of
+spanscore that may call hooks: it makes a unit's job or redacts a span's content.
 
 The deadline applies to each hook call separately: a redactor that takes half a second for each of ten texts does not time out.
 A hook that hangs costs four abandoned threads at most. After that its calls fail immediately, until one of the hanging calls
@@ -29,9 +29,9 @@ T = TypeVar("T")
 _MOST_HANGING: Final = 4
 """Maximum number of concurrently hanging calls of one hook; the next call is not made."""
 _THREADS: Final = 32
-"""Number of threads: enough for five hooks that hang, and for five units in work."""
+"""Number of threads: seven hooks with four hanging calls each leave four threads for other work."""
 _RETRY_AFTER_S: Final = 60.0
-"""Time for which the span thread does not wait again after a hanging call. So it waits at most a sixtieth of its time."""
+"""Pause of ``run`` after a hanging call. With a deadline of 1 s, hanging calls take a sixtieth of the span thread's time."""
 
 
 class HookTimeout(BaseException):
@@ -75,7 +75,7 @@ class Hook:
         """Call the function.
 
         Raises:
-            HookTimeout: too many calls of it hang, or this call was abandoned meanwhile.
+            HookTimeout: four calls of it hang, or this call was abandoned meanwhile.
         """
         if self.hanging >= _MOST_HANGING:
             raise HookTimeout(self)
@@ -157,7 +157,8 @@ class Timebox:
         self._context = context or _judging_context
         self._hooks: list[Hook] = []
         self._pool: DaemonPool | None = None
-        self._hanging: tuple[Future[Any], Hook, float] | None = None  # the last of ``run``, and the time to wait again
+        # work that ``run`` abandoned, its hook, end of the pause
+        self._hanging: tuple[Future[Any], Hook, float] | None = None
 
     def forget_calls(self) -> None:
         """Forget the running calls. For a forked child, in which their threads do not exist."""
@@ -185,8 +186,8 @@ class Timebox:
         """Run a call of spanscore and wait for it. Call on the span thread.
 
         Raises:
-            HookTimeout: a hook did not return. While that call hangs, and for a minute at most, this is raised without
-                waiting.
+            HookTimeout: a hook did not return. While its call hangs, for up to a minute, ``run`` raises this at once for all
+                work, also for work with other hooks.
             BaseException: an exception of the call.
         """
         if self._hanging is not None:

@@ -13,7 +13,7 @@ from spanscore.judges.effects.middleware import account_of, prompt_order
 from spanscore.protocols import Judge
 
 MIN_JURORS: Final = 2
-"""Fewest judges of a jury, and fewest jurors that must answer for a score."""
+"""Fewest judges of a jury, and fewest jurors that must answer for a score: one judge alone is no jury."""
 _WHEN: Final = "disagree"
 
 
@@ -29,9 +29,11 @@ class Jury:
 
     Args:
         judges: two or more: LangChain chat models, Judges or names, each of a different model.
-        then: another judge of a different model, asked only if the jurors disagree; the value counts as one more vote. None =
-            no further judge.
-        when: when ``then`` is asked; ``disagree`` is the only condition.
+        then: another judge of a different model, asked only if the jurors disagree; its value joins the mean or the vote. None
+            = no further judge.
+        when: when ``then`` is asked; ``disagree`` is the only condition: some jurors gave a value and some answered without
+            one, or their highest and lowest quality differ by more than 0.25. On an open scale or with categories, any two
+            different values disagree.
 
     Raises:
         ConfigurationError: fewer than two judges, two of one model, one of the judges is a jury, or ``when`` is not

@@ -35,7 +35,7 @@ _BATCH: Final = 64
 _SEARCH_S: Final = 1.0
 """Pause between two searches for rows of other processes: delegated rows, and rows of processes that have ended."""
 _PROVISIONAL: Final = 1 << 31
-"""Added to the number of turns, it is the revision in the row key of a provisional scoring."""
+"""Revision in the row key of a provisional scoring, without its turns; they are added. Other revisions are far lower."""
 _REPEATED: Final = {
     PutResult.KNOWN: "the unit is in the spool already",
     PutResult.DONE: "the unit came again: its scores have been exported (spanscore.redelivered)",
@@ -61,6 +61,16 @@ def row_key(unit: Unit) -> RowKey:
 class SpoolQueue:
     """Implements ``DurableQueue``. Call on the loop thread, except for sizes and the methods that name another thread.
 
+    A row of the file waits for the export of its scores, and of the sums with these scores:
+
+    ===================  ==================  ==============================================================
+    exported             method              the row
+    ===================  ==================  ==============================================================
+    scores, no sums      ``mark_sent``       stays; a process that takes it only adds the scores to its sums
+    sums, no scores      ``mark_counted``    stays; a process that takes it only emits the scores
+    both                 ``mark_exported``   is deleted, or released for metrics that this process lacks
+    ===================  ==================  ==============================================================
+
     Attributes:
         spool: file with the jobs.
         in_memory: maximum number of jobs leased by this process, which wait in memory or are being scored.
@@ -71,7 +81,8 @@ class SpoolQueue:
         resource: returns the resource of this process, which is written with a job.
         max_in_transit: maximum number of units on their way to the disk; None = twenty for each of ``in_memory``.
         metrics: names of this process's metrics; jobs for other metrics wait for a process that has them. None = all metrics.
-        redelivered: number of units that arrived again: put once more, or taken with all scores, which may have been emitted.
+        redelivered: number of units that arrived again: jobs that the spool had already when they were put, and rows taken with
+            all scores, which an ended process may have emitted.
     """
 
     spool: SpoolFile
@@ -102,7 +113,7 @@ class SpoolQueue:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._search_timer: asyncio.TimerHandle | None = None
         self._is_taking = False
-        self._has_more = False
+        self._has_more = False  # rows without a lease wait on the disk, so new jobs queue behind them there
         self._closed = False
 
     @property
@@ -171,9 +182,10 @@ class SpoolQueue:
         self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._on_loop(callback))
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
-        """Delete rows with exported scores; keep rows for metrics that this process lacks. Thread-safe.
+        """Delete rows whose scores and sums are exported; release rows for metrics that this process lacks. Thread-safe.
 
-        A conversation is not remembered: if it continues after a restart, it counts as a new conversation with the same id.
+        If no sums are awaited, the export of the scores is enough. A conversation is not remembered: if it continues after a
+        restart, it counts as a new conversation with the same id.
         """
         rows = [(unit, row_key(unit), self._other_metrics.pop(row_key(unit), None)) for unit in units]
         for is_session in (False, True):
@@ -184,7 +196,7 @@ class SpoolQueue:
                 self.spool.leave(key, others)
 
     def mark_counted(self, units: Sequence[Unit]) -> None:
-        """Record that sums with the scores of these units were exported, and the scores were not yet. Thread-safe.
+        """Mark rows with exported sums, whose scores are not exported yet. Thread-safe.
 
         A row that waits for a metric of another process is not marked, because the mark would also apply to that metric.
         """
@@ -290,6 +302,7 @@ class SpoolQueue:
         job = job_of(row.body)
         if isinstance(job, UnreadableJob):
             self.unreadable(job.because)
+            # an expired row is deleted, and a dead letter stays, marked as counted
             end_row = self.spool.put_aside if row.end is None else self.spool.done
             end_row([row.key])
             return None
@@ -302,7 +315,12 @@ class SpoolQueue:
         return part
 
     def _scorable_part(self, job: Job, row: SpoolRow) -> Job | None:
-        """Return a job with only the metrics that this process has, and record the others; None if it has none of them."""
+        """Return a job with only the row's metrics that have a score or that this process has; None without such metrics.
+
+        The metrics of a row are its list, or without a list all metrics of the job. Metrics without a score that this process
+        lacks are recorded, and the row is released for them when the scores of the others are exported. A row that has expired
+        or is a dead letter ends with all its metrics.
+        """
         names = {*(metrics_of(row.metrics) or job.decisions)}
         lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
         lacking -= {score.metric for score in job.scored}

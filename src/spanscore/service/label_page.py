@@ -38,7 +38,7 @@ class LabelPage:
     """The page of one labelling session.
 
     Args:
-        session: the labels; called on the threads of connections.
+        session: the labelling session; its methods are called on the threads of connections.
         render: makes the page; the argument is the nonce of its script and style.
         port: 0 = any free port.
 
@@ -72,7 +72,7 @@ class LabelPage:
             self._server.server_close()
 
     def stop(self) -> None:
-        """End ``serve``. Blocks until it has ended."""
+        """End ``serve``. Blocks until it accepts no more connections; must not be called on the thread of ``serve``."""
         self._server.shutdown()
 
 
@@ -112,7 +112,7 @@ class _Handler(QuietHandler):
             self._send_json(error.status, {"error": str(error)})
         except StaleCaseError as error:
             self._send_json(HTTPStatus.CONFLICT, {"error": str(error)})
-        except ConfigurationError as error:
+        except ConfigurationError as error:  # the annotation file is unusable, or there is no such choice
             self._send_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(error)})
         except ConnectionError:
             pass  # the client hung up
@@ -150,7 +150,7 @@ class _Handler(QuietHandler):
             raise _BadRequest(HTTPStatus.NOT_FOUND, "no such action")
         self._send_json(HTTPStatus.OK, act(self._body()))
         if self.path == "/finish":
-            self.server.page.stop()
+            self.server.page.stop()  # no deadlock: ``serve`` runs on another thread, and does not wait for this daemon thread
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")

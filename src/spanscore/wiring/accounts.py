@@ -223,7 +223,7 @@ def build_budget_ledger(budgets: Sequence[Budget], share: float, metrics: Mappin
         if part.unit == "usd":
             _check_prices(part, metrics)
     budget_ledger = BudgetLedger(parts) if parts else None
-    if budget_ledger is not None and budget_ledger.in_tokens:
+    if budget_ledger is not None and budget_ledger.estimates_tokens:
         start_daemon(_load_counters, "spanscore-tokens", [*metrics.values()])
     return budget_ledger
 

@@ -19,16 +19,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from pydantic import BaseModel
 
 from spanscore import semconv
-from spanscore.core.codecs import snapshot as types
 from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     ASSISTANT,
-    MADE,
+    LC_SOURCE,
     SYSTEM,
     TOOL,
     USER,
     call_part,
     dict_message,
+    is_made,
     is_message,
     join_text_blocks,
     langchain_message,
@@ -38,7 +38,19 @@ from spanscore.core.codecs.messages import (
     sample_messages,
     text_message,
 )
-from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
+from spanscore.core.codecs.snapshot import (
+    ChoiceSnapshot,
+    CommandSnapshot,
+    DocumentSnapshot,
+    GenerationSnapshot,
+    MessageSnapshot,
+    Opaque,
+    PromptSnapshot,
+    Snapshot,
+    ThreadSnapshot,
+    snapshot,
+    snapshot_tool_output,
+)
 from spanscore.core.codecs.text import (
     MAX_CHARS,
     Unfold,
@@ -137,6 +149,7 @@ def chat_attributes(
     }
     if is_a(generation, GenerationSnapshot):
         _add_response(values, generation)
+        # two names of one count: Phoenix and Langfuse read the older one
         values[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = values.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
     return {name: value for name, value in values.items() if value is not None}
 
@@ -287,7 +300,7 @@ def render_value(value: Any) -> Any:
 
 def is_chat_message(value: Any) -> bool:
     """Whether a value is one message: a snapshot of a message, ``("user", text)`` or ``{"role", "content"}``."""
-    if is_a(value, types.MessageSnapshot, BaseMessage):
+    if is_a(value, MessageSnapshot, BaseMessage):
         return True
     if type(value) is tuple or type(value) is list:
         return len(value) == 2 and role_of(value[0]) is not None and is_a(value[1], str, list)  # noqa: PLR2004
@@ -296,9 +309,9 @@ def is_chat_message(value: Any) -> bool:
 
 def messages_of(value: Any) -> Sequence[Any]:
     """Return the messages of a snapshot, one by one, before they are rendered."""
-    if is_a(value, types.ThreadSnapshot):
-        return [types.MessageSnapshot(row) for row in zip(*value, strict=True)]
-    if is_a(value, types.PromptSnapshot):
+    if is_a(value, ThreadSnapshot):
+        return [MessageSnapshot(row) for row in zip(*value, strict=True)]
+    if is_a(value, PromptSnapshot):
         return messages_of(value[0])
     if is_a(value, list, tuple) and not is_chat_message(value):
         return value
@@ -307,11 +320,11 @@ def messages_of(value: Any) -> Sequence[Any]:
 
 def _render_text_message(item: Any) -> dict[str, Any] | None:
     """Render a message with only a text and tool calls, in a fraction of the time of ``_message``; None for other messages."""
-    if type(item) is not types.MessageSnapshot:
+    if type(item) is not MessageSnapshot:
         return None
     message, content, rest = item
     role = ROLES.get(type(message))
-    if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE in message.additional_kwargs:
+    if role is None or type(content) is not str or len(content) > MAX_CHARS or LC_SOURCE in message.additional_kwargs:
         return None
     return _render_tool_text(message, content) if role is TOOL else _render_text(role, message, content, rest)
 
@@ -335,7 +348,7 @@ def _render_tool_text(message: ToolMessage, content: str) -> dict[str, Any] | No
 
 def _message(item: Any) -> dict[str, Any] | None:
     """Return one message in GenAI form; None for every other value (``RemoveMessage``, an unknown object)."""
-    if is_a(item, types.MessageSnapshot):
+    if is_a(item, MessageSnapshot):
         return _snapshot_message(*item)
     if is_a(item, BaseMessage):
         return _message(snapshot(item))
@@ -356,39 +369,41 @@ def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] |
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
-"""Fields of a message, also of the application's own class, without running its properties."""
+"""Reads the fields of a message by the descriptor of ``BaseModel``: ``message.__dict__`` could run code of an application's own
+class, such as a property.
+"""
 
 
-class _MessageItem(types.Snapshot):
+class _MessageItem(Snapshot):
     """(value,): a value that ``jsonable`` renders as a message."""
 
     __slots__ = ()
 
 
-def _unfold_messages(value: types.ThreadSnapshot | types.PromptSnapshot) -> list[Any]:
+def _unfold_messages(value: ThreadSnapshot | PromptSnapshot) -> list[Any]:
     return [_MessageItem((item,)) for item in messages_of(value)]
 
 
-def _unfold_document(document: types.DocumentSnapshot) -> dict[str, Any]:
+def _unfold_document(document: DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
     plain = {key: value for key, value in metadata.items() if value is None or type(value) in (str, int, float, bool)}
     return {"page_content": text, "id": identity, "metadata": plain}
 
 
-def _unfold_command(command: types.CommandSnapshot) -> dict[str, Any]:
+def _unfold_command(command: CommandSnapshot) -> dict[str, Any]:
     fields = zip(("resume", "update", "goto"), command, strict=True)
     return {"type": "Command", **{name: value for name, value in fields if value is not None and value != ()}}
 
 
 _UNFOLD: Mapping[type, Unfold] = {
     _MessageItem: lambda item: _message(item[0]),
-    types.ThreadSnapshot: _unfold_messages,
-    types.MessageSnapshot: _message,
-    types.PromptSnapshot: _unfold_messages,
-    types.DocumentSnapshot: _unfold_document,
-    types.CommandSnapshot: _unfold_command,
-    types.Opaque: lambda opaque: {"type": opaque[0]},
-    **dict.fromkeys((BaseMessage, Document), snapshot),  # a snapshot has live objects below its depth
+    ThreadSnapshot: _unfold_messages,
+    MessageSnapshot: _message,
+    PromptSnapshot: _unfold_messages,
+    DocumentSnapshot: _unfold_document,
+    CommandSnapshot: _unfold_command,
+    Opaque: lambda opaque: {"type": opaque[0]},
+    **dict.fromkeys((BaseMessage, Document), snapshot),  # a snapshot shares the objects below its copied levels
 }
 
 
@@ -520,16 +535,16 @@ def root_content(
         outputs: snapshot of the output; None = no output.
         expected: arguments of ``spanscore.references``.
         history: snapshot of the messages from a message store; None = no store was read.
-        state_messages: snapshot of the last human message in the first state of a LangGraph; None without a graph. In the state
-            this message has an id, even if the input had it as a tuple or a dict. The state of a resumed graph has the
-            message, but its input has no messages.
+        state_messages: snapshot of the last human message in the first state of a LangGraph; None without a graph. It gives
+            the input's last message an id, which a tuple or a dict in the input lacks. For a resumed graph, whose input has no
+            messages, it may be the history.
     """
     content = {
         **_messages_or_value(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **_messages_or_value(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
     if state_messages is not None:
-        resumes = inputs is None or is_a(inputs, types.CommandSnapshot)
+        resumes = inputs is None or is_a(inputs, CommandSnapshot)
         _add_state_message(content, render_messages(state_messages), resumes=resumes)
     if expected:
         content[semconv.REFERENCES] = jsonable(dict(expected))
@@ -545,8 +560,9 @@ def _add_state_message(content: dict[str, Any], last_human: Sequence[dict[str, A
         without_id = [{key: value for key, value in message.items() if key != "id"} for message in last_human]
         if prompts[-1:] == without_id:
             prompts[-1:] = last_human
-    elif resumes and answers and not any(message.get("role") == USER and MADE not in message for message in answers):
-        content[semconv.HISTORY] = last_human  # a summary has replaced the human message in the output
+    elif resumes and answers and not any(message.get("role") == USER and not is_made(message) for message in answers):
+        # The output of a resumed graph has the human message, unless a summary by a middleware has replaced it.
+        content[semconv.HISTORY] = last_human
 
 
 def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
@@ -563,11 +579,11 @@ def _messages_or_value(value: Any, messages_key: str, value_key: str) -> dict[st
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     """Whether a value consists of messages. ``loose`` also accepts plain texts, for values under a key of messages."""
-    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage):
+    if is_a(value, ThreadSnapshot, MessageSnapshot, PromptSnapshot, BaseMessage):
         return True
     if is_chat_message(value) or (loose and is_a(value, str)):
         return True
-    if not is_a(value, list, tuple) or is_a(value, types.DocumentSnapshot, types.CommandSnapshot, types.Opaque):
+    if not is_a(value, list, tuple) or is_a(value, DocumentSnapshot, CommandSnapshot, Opaque):
         return False
     return len(value) > 0 and all(is_chat_message(item) or (loose and is_a(item, str)) for item in value)
 
@@ -575,29 +591,31 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
 def _answers(generation: Any) -> list[dict[str, Any]]:
     if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
-    choices = generation[0] if is_a(generation, types.GenerationSnapshot) else ()
+    choices, _ = generation if is_a(generation, GenerationSnapshot) else ((), None)
     return [answer for choice in choices for answer in _answer(choice)]
 
 
-def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
-    answer, reason = choice[0], finish_reason(choice)
+def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
+    answer, *_ = choice
+    reason = finish_reason(choice)
     finish = {} if reason is None else {"finish_reason": reason}
     message = text_message(ASSISTANT, answer) if is_a(answer, str) else answer
     return [{**rendered, **finish} for rendered in render_messages([message])]
 
 
 def _tool_result(output: Any) -> Any:
-    if is_a(output, types.MessageSnapshot):
-        return render_value(join_text_blocks(output[1]))
-    if is_a(output, types.CommandSnapshot):
-        results = [_tool_result(each) for each in _messages_of_command(output) if is_a(each, types.MessageSnapshot)]
+    if is_a(output, MessageSnapshot):
+        _, content, _ = output
+        return render_value(join_text_blocks(content))
+    if is_a(output, CommandSnapshot):
+        results = [_tool_result(each) for each in _messages_of_command(output) if is_a(each, MessageSnapshot)]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)
 
 
-def _messages_of_command(command: types.CommandSnapshot) -> Sequence[Any]:
-    update = command[1]
+def _messages_of_command(command: CommandSnapshot) -> Sequence[Any]:
+    _, update, _ = command
     return messages_of(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
 
 
@@ -606,28 +624,29 @@ def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     document = _document(value)
     if document is not None:
         return [_retrieval_document(document)]
-    if is_a(value, types.MessageSnapshot):
-        return _documents_in(value[2], depth)
-    if is_a(value, types.CommandSnapshot):
+    if is_a(value, MessageSnapshot):
+        _, _, artifact = value
+        return _documents_in(artifact, depth)
+    if is_a(value, CommandSnapshot):
         return [document for message in _messages_of_command(value) for document in _documents_in(message, depth)]
-    if depth <= 0 or is_a(value, types.Snapshot):
+    if depth <= 0 or is_a(value, Snapshot):
         return []
     inner = value.values() if is_a(value, dict) else value if is_a(value, list, tuple) else ()
     return [document for item in inner for document in _documents_in(item, depth - 1)]
 
 
-def _document(value: Any) -> types.DocumentSnapshot | None:
+def _document(value: Any) -> DocumentSnapshot | None:
     """Return a value that is a document, or a document converted to JSON; None for every other value."""
-    if is_a(value, types.DocumentSnapshot):
+    if is_a(value, DocumentSnapshot):
         return value
     fields = value.__dict__ if is_a(value, Document) else value
     if not is_a(fields, dict) or not is_a(fields.get("page_content"), str):
         return None
     metadata = fields.get("metadata")
-    return types.DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
+    return DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
 
 
-def _retrieval_document(document: types.DocumentSnapshot) -> dict[str, Any]:
+def _retrieval_document(document: DocumentSnapshot) -> dict[str, Any]:
     """Return a document in the form of ``gen_ai.retrieval.documents``."""
     text, identity, metadata = document
     scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most documents have no score

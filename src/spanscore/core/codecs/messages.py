@@ -22,7 +22,7 @@ USER = "user"
 ASSISTANT = "assistant"
 TOOL = "tool"
 SYSTEM = "system"
-MADE = "lc_source"
+LC_SOURCE = "lc_source"
 """Key of a message that a middleware of LangChain made, such as a summary that replaces messages. Its value names the
 middleware. In LangChain's own messages the key is in ``additional_kwargs``.
 """
@@ -53,7 +53,7 @@ def is_message(value: Any) -> bool:
 
 def is_made(message: Mapping[str, Any]) -> bool:
     """Whether a middleware made the message. A tool's answer never counts as made."""
-    return MADE in message and role_of(message.get("role")) != TOOL
+    return LC_SOURCE in message and role_of(message.get("role")) != TOOL
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
@@ -392,8 +392,8 @@ def langchain_message(
     if role == "remove":
         return None
     more = fields.get("additional_kwargs")
-    made = more.get(MADE) if is_a(more, dict) else None
-    named = {"name": fields.get("name"), MADE: made, "id": fields.get("id") if is_human else None}
+    made = more.get(LC_SOURCE) if is_a(more, dict) else None
+    named = {"name": fields.get("name"), LC_SOURCE: made, "id": fields.get("id") if is_human else None}
     origin = {key: value for key, value in named.items() if is_a(value, str) and value}
     if role == TOOL:
         return {"role": TOOL, "parts": [response_part(fields, content)], **origin}

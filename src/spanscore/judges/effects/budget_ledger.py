@@ -1,7 +1,8 @@
 """Budget ledger: the amounts that the judges of one scorer may spend per window, and the amounts they have spent.
 
-The estimated cost of a request is reserved before it is sent, and replaced by the reported usage afterwards. An abandoned
-request keeps its reservation, as it may be billed. The recorded spending is thus never below the bill.
+The estimated cost of a request is reserved before it is sent, and replaced by the reported usage afterwards. A request
+of unknown usage, such as an abandoned one, keeps its reservation, as it may be billed. So the recorded spending is below the
+bill only if such a request costs more than its estimate.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class BudgetLedger:
 
     Attributes:
         budgets: the ``budgets`` argument, as a tuple.
-        factors: returns each budget's factor on the sampling rates, (0, 1], in the order of ``budgets``.
-        in_tokens: whether a budget in tokens or USD needs an estimate of a question's tokens before it is sent.
+        factors: returns each budget's factor on the sampling rates, (0, 1], in the order of ``budgets``; set by the scorer.
+        estimates_tokens: whether a budget in tokens or USD needs an estimate of a question's tokens before it is sent.
         not_attempted: number of questions since the start that were not sent because a budget was spent.
     """
 
@@ -79,8 +80,9 @@ class BudgetLedger:
         """Limit this process to a fraction of the budgets, (0, 1], from now on; other processes have the remaining fractions.
         Thread-safe.
 
-        A process's part of a window grows with time, at its present fraction. So all processes together have one budget,
-        however the fractions change. A process that starts within a window gets only the part from its start on.
+        From the start of a window on, a process may spend its fraction of the whole window. A change applies to the rest of the
+        window, in proportion to its time. So the limits of all processes add up to one budget, however the fractions change. A
+        process that starts within a window gets only the part from its start on.
         """
         with self._lock:
             self._share = fraction
@@ -99,7 +101,7 @@ class BudgetLedger:
             }
             for budget, window in self._windows.items():
                 window.resize(budget.amount)
-            self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
+            self.estimates_tokens = any(budget.unit != "calls" for budget in self.budgets)
             self._set_share()
 
     def _set_share(self) -> None:

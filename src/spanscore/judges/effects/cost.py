@@ -1,4 +1,8 @@
-"""Add the cost to each judge answer by the user's price table, and send no further question once a budget is spent."""
+"""Add the cost to each judge answer by the user's price table, and send no further question once a budget is spent.
+
+``Budgeted``, the outer layer, passes on the score's budget ledger with the estimated cost of the question. ``Priced``, the
+innermost layer, reserves this estimate for each attempt, and settles it by the reported usage.
+"""
 
 from __future__ import annotations
 
@@ -123,12 +127,13 @@ def prices_of(table: Mapping[str, Sequence[float]]) -> dict[str, Price]:
     """Return a user's price table as model → ``Price``.
 
     Raises:
-        ConfigurationError: a price is not two to five numbers, 0 or more.
+        ConfigurationError: a price is not two to five numbers, 0 or more; cached input is dearer than input; or ``batch`` is
+            above 1.
     """
-    return {model: _price(model, numbers) for model, numbers in table.items()}
+    return {model: _parse_price(model, numbers) for model, numbers in table.items()}
 
 
-def _price(model: str, numbers: Sequence[float]) -> Price:
+def _parse_price(model: str, numbers: Sequence[float]) -> Price:
     try:
         price = Price(*(None if number is None else float(number) for number in numbers))
     except (TypeError, ValueError):
@@ -162,7 +167,7 @@ class Priced(JudgeMiddleware):
             ``gpt-4o-mini-2024-07-18``, unless that name has a price, too; the longest match wins.
 
     Raises:
-        ConfigurationError: a price is not two to five numbers, 0 or more.
+        ConfigurationError: a price is invalid, see ``prices_of``.
     """
 
     judge: Judge
@@ -181,7 +186,8 @@ class Priced(JudgeMiddleware):
                     return await self._answer(prompt)
                 return await self._answer_and_settle(prompt, reservation)
         except asyncio.CancelledError as cancelled:
-            # A batch goes on after the end of this run, and the run that reads its answer records the call.
+            # The call is recorded here, unless the judge itself raised this error, ``RateLimited`` cancelled the request and
+            # records it, or a batch has the question: the run that reads the batch's answer records the call.
             if (
                 is_our_cancellation(cancelled)
                 and cancelled.args != (RECORDED_BY_CANCELLER,)
@@ -191,7 +197,8 @@ class Priced(JudgeMiddleware):
             raise
 
     async def _answer_and_settle(self, prompt: Prompt, reservation: Reservation) -> Reply:
-        with recorded_calls() as calls:  # requests before the last, for the same answer
+        # A judge may send several requests for one answer, and records the earlier ones.
+        with recorded_calls() as calls:
             try:
                 reply = await self._answer(prompt)
             except BaseException as error:
@@ -199,16 +206,16 @@ class Priced(JudgeMiddleware):
                 reservation.settle(self._sum_costs(requests, reservation.estimate))
                 raise
             reservation.ledger.note_answer(reply.output_tokens)
-            reservation.settle(self._sum_costs([*calls, _as_one(reply)], reservation.estimate))
+            reservation.settle(self._sum_costs([*calls, _merge_completions(reply)], reservation.estimate))
         return reply
 
     async def _answer(self, prompt: Prompt) -> Reply:
         began_s = time.perf_counter()
-        reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
+        reply = _fill_in_cost(await self.judge.ask(prompt), self.model, self.table)
         if reply.duration_s is None:  # measured here, because a caller's clock would include earlier attempts and waits
             reply = replace(reply, duration_s=time.perf_counter() - began_s)
         other_completions = tuple(
-            _with_cost(other_completion, self.model, self.table) for other_completion in reply.other_completions
+            _fill_in_cost(other_completion, self.model, self.table) for other_completion in reply.other_completions
         )
         return replace(reply, other_completions=other_completions) if other_completions else reply
 
@@ -222,11 +229,13 @@ class Priced(JudgeMiddleware):
                 continue
             usd = request.cost_usd
             if usd is None and self.table:
-                usd = _cost_of(request, self._price(request.model or self.model), at_batch_price=is_batched(self.judge))
+                usd = _request_cost_usd(
+                    request, self._price_or_dearest(request.model or self.model), at_batch_price=is_batched(self.judge)
+                )
             spent = spent.plus(Spent(usd or 0.0, tokens, 1.0))
         return spent
 
-    def _price(self, model: str) -> Price:
+    def _price_or_dearest(self, model: str) -> Price:
         """Return a model's price; for a model that answered and has no price, the highest prices of the table."""
         price = price_of(model, self.table)
         if price is None:
@@ -263,20 +272,22 @@ def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
     """Return a judge's call with its cost if the cost is missing and the model has a price; otherwise unchanged."""
-    return _with_cost(call, "", table_of(judge), at_batch_price=is_batched(judge)) if call.cost_usd is None else call
+    return _fill_in_cost(call, "", table_of(judge), at_batch_price=is_batched(judge)) if call.cost_usd is None else call
 
 
-def _with_cost(request: R, model: str, table: Mapping[str, Price], *, at_batch_price: bool = False) -> R:
+def _fill_in_cost(request: R, model: str, table: Mapping[str, Price], *, at_batch_price: bool = False) -> R:
     if request.cost_usd is not None or not (request.input_tokens or request.output_tokens):
         return request
     price = price_of(request.model or model, table)
     at_batch_price = at_batch_price or getattr(request, "at_batch_price", False)  # a ``Reply`` has this field
     return (
-        request if price is None else replace(request, cost_usd=_cost_of(request, price, at_batch_price=at_batch_price))
+        request
+        if price is None
+        else replace(request, cost_usd=_request_cost_usd(request, price, at_batch_price=at_batch_price))
     )
 
 
-def _cost_of(request: Reply | JudgeCall, price: Price, *, at_batch_price: bool) -> float:
+def _request_cost_usd(request: Reply | JudgeCall, price: Price, *, at_batch_price: bool) -> float:
     return cost_usd(
         price,
         request.input_tokens,
@@ -287,7 +298,7 @@ def _cost_of(request: Reply | JudgeCall, price: Price, *, at_batch_price: bool) 
     )
 
 
-def _as_one(reply: Reply) -> Reply:
+def _merge_completions(reply: Reply) -> Reply:
     """Return all answers to one request as one reply; a provider bills these answers together."""
     answers = (reply, *reply.other_completions)
     return replace(
@@ -299,7 +310,11 @@ def _as_one(reply: Reply) -> Reply:
 
 
 def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed: a request with an unknown outcome may be, a refused request is not."""
+    """Whether a failed request may be billed: if the error is foreign or has tokens, or the request was sent and not refused.
+
+    A request was refused if its error is in ``_REFUSALS`` or ``_REFUSED``, or its type begins with ``http_`` (the provider
+    answered with an error status) or ``batch_`` (no answer from the batch). Timeouts and broken connections are no refusals.
+    """
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
     refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED
@@ -312,7 +327,7 @@ _REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 def _estimate_cost(judge: Judge, prompt: Prompt, budget_ledger: BudgetLedger) -> Spent:
     """Return the estimated cost of a question: its input tokens, and for each completion the longest answer so far."""
-    if not budget_ledger.in_tokens:
+    if not budget_ledger.estimates_tokens:
         return Spent(calls=1.0)
     read, written = question_tokens(prompt, judge.model), prompt.n * budget_ledger.longest_answer
     table = table_of(judge)

@@ -31,7 +31,7 @@ _JURY_KEYS: Final = (JUDGES, "then", "when")
 _S = TypeVar("_S", bound=SettingsPart)
 _C = TypeVar("_C", bound=ChatModelSettings)
 _CRITIC: Final = "aspect_critic"
-"""The metric that has the name of its ready aspect by default."""
+"""This metric's name is by default that of its ready ``aspect``, such as ``harmfulness``."""
 
 
 class MetricEntry(NamedTuple):
@@ -189,6 +189,7 @@ def jury_of(settings: Configuration, metric: str, jury: JurySettings) -> Jury:
 
 
 def _juror(settings: Configuration, juror: ChatModelSettings, place: str) -> Judge:
+    # a juror's section has no key ``cache``, unlike that of a second judge
     return judge_of_section(settings, juror, place, cache=settings.judge.cache)
 
 
@@ -315,7 +316,7 @@ def _inherit(other: _C, judge: ChatModelSettings) -> _C:
     """
     given_keys = other.model_fields_set
     model = other.model if "model" in given_keys else judge.model
-    missing = type(other).model_fields.keys() & type(judge).model_fields.keys() - given_keys - {"budget"}
+    missing = (type(other).model_fields.keys() & type(judge).model_fields.keys()) - given_keys - {"budget"}
     if model.partition(":")[0] != judge.model.partition(":")[0] or given_keys & {*_ACCOUNT_KEYS}:
         missing -= {*_ACCOUNT_KEYS, "model_kwargs"}
     return other.model_copy(update={key: getattr(judge, key) for key in missing} | {"model": model})
