@@ -190,7 +190,7 @@ def test_a_forked_child_writes_its_own_spans_and_no_other_process_s(out: Path) -
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_still_has_the_reason_why_no_span_reaches_the_file(out: Path) -> None:
     file = spans_file.SpansFile(out, json_line)
-    file.tee(object())
+    file.attach_to(object())
 
     assert "not the SDK's" in file.state().fault
     assert in_child(lambda: f"{file.state().fault}|{file.readable_place()}") == f"{file.state().fault}|"

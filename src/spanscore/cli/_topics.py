@@ -70,7 +70,7 @@ class ConfigReport:
     Attributes:
         settings: the settings; an invalid value is replaced by its default.
         metrics: metrics that can be made, with the offline judge, because only names, scales and fields are read.
-        made_entries: name → parameters, the entry of each of ``metrics`` in the file.
+        made_entries: the entries of ``metrics`` in the file, in the same order; an entry maps a name to parameters.
         unmade: names of metrics that cannot be made, because their entry is wrong or a library is missing here.
         all_read: whether each entry of ``metrics`` could be read. If not, the wrong entries are left out; if none is left, a
             built-in metric takes their place, because the list may not be empty.
@@ -282,7 +282,10 @@ def _outputs(report: ConfigReport) -> Topic:
 
 
 def _http_sinks(report: ConfigReport) -> Topic:
-    """Yield the problems and the destinations of the sinks that send messages. Wrong parameters are faults of the file."""
+    """Yield the problems and the destinations of the sinks that send messages.
+
+    Parameters are valid here: wrong ones were reported when the settings were read.
+    """
     chosen = report.settings.capture.content
     names: Sequence[Any] = report.settings.outputs.sinks  # a file has no objects
     for name, parameters in plugins.entries(names):
@@ -405,7 +408,10 @@ def rule_lines(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _sampling(report: ConfigReport) -> Topic:
-    """Yield the refusals of the rules, their unobvious consequences, and the weights of units without ``ot=th``."""
+    """Yield the refusals of the rules, their unobvious consequences, and weights by ``sampling.head_sampling_rate``.
+
+    ``ot=th`` in a unit's ``tracestate`` is the threshold of a head sampler.
+    """
     settings = report.settings
     yield from _rule_problems(report)
     yield from _describe_weights(settings)

@@ -47,10 +47,10 @@ class NoiseSensitivity(JudgedMetric):
 
     Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts are
     matched to statements. A statement without a verdict counts as not supported; the explanation has their number. A surplus
-    verdict is ignored. An answer without any matching verdict is an error. In these three cases ragas broadcasts or raises.
-    The score is undefined if the answer or the reference has no statement (ragas raises an error for the reference), or if a
-    field is empty (ragas raises an error). An answer with a verdict other than 0 and 1 is repaired once; a second one is an
-    error. An unknown mode is an error.
+    verdict is ignored. An answer without any matching verdict is an error. In these three cases ragas applies NumPy's
+    broadcasting rules or raises an error. The score is undefined if the answer or the reference has no statement (ragas raises
+    an error for the reference), or if a field is empty (ragas raises an error). An answer with a verdict other than 0 and 1 is
+    repaired once; a second one is an error. An unknown mode is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -84,7 +84,7 @@ class NoiseSensitivity(JudgedMetric):
         self.mode: NoiseMode = mode
 
     def beginning(self, kind: str) -> tuple[str, int]:
-        """Return an empty name and 0: most questions begin with a single context, so they have no common first field."""
+        """Return an empty name and 0: no field is common, because most questions begin with a single context."""
         return "", 0
 
     async def measure(self, sample: SingleTurnSample) -> Finding:

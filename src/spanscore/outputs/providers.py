@@ -301,7 +301,7 @@ class Providers:
         if tracer is None:  # kept, because the SDK before 1.45 makes a new tracer, with an id generator, at each call
             tracer = self._provider("traces").get_tracer(*scope(name))
             if self.spans_file is not None:
-                tracer = self.spans_file.tee(tracer)
+                tracer = self.spans_file.attach_to(tracer)
             tracer = self._tracers.setdefault(name, tracer)
         return tracer
 

@@ -71,19 +71,19 @@ class SpansFile:
         call_in_child(self, SpansFile._make_parts)
 
     def _make_parts(self) -> None:
-        """Set the initial counts: at the start, and in a forked child, whose parent writes the waiting spans."""
+        """Make lock, queue and counts, also in a forked child: its parent writes the spans that wait at the fork."""
         self._lock = Lock()
         self._waiting: deque[ReadableSpan] = deque()
         self._written = self._lost = 0
         self._had_spans = self._finished = False
 
-    def tee(self, tracer: Any) -> Any:
+    def attach_to(self, tracer: Any) -> Any:
         """Return a copy of a tracer that also writes its spans to the file; a tracer of another kind is returned as it is."""
         if not hasattr(tracer, "span_processor"):
             self._fault = "the tracer provider is not the SDK's, or OTEL_SDK_DISABLED is set"
             return tracer
         own = copy(tracer)  # every user of the scope shares the tracer itself
-        own.span_processor = _Tee(tracer.span_processor, self)
+        own.span_processor = _WritingProcessor(tracer.span_processor, self)
         return own
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -105,7 +105,7 @@ class SpansFile:
             return SpansFileState(self._file.path, self._written, self._lost, self._fault)
 
     def readable_place(self, *, metrics: bool = False) -> str:
-        """Return a clause that names the file as the place of the spans, or of the metrics; empty after a fault."""
+        """Return a clause for ``describe()``: spans, or with ``metrics`` scores, are in this file; empty after a fault."""
         if self._fault:
             return ""
         path = self._file.path
@@ -163,8 +163,8 @@ class SpansFile:
 
 
 @dataclass(eq=False)
-class _Tee:
-    """A span processor that also gives each ended span to a file; all other calls go to the inner processor."""
+class _WritingProcessor:
+    """A span processor that also writes each ended span to a file; all other calls go to the inner processor."""
 
     _inner: Any
     _file: SpansFile

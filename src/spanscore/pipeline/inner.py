@@ -1,4 +1,4 @@
-"""Finds the inner units of a closed unit: spans below its root that are units of their own (``units.also``)."""
+"""Finds the inner units of a closed unit, spans below its root (``units.also``), their deciders, and sampling facts."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def find_inner_units(unit: Unit, entries: Mapping[InnerGroup, Sequence[str]]) ->
             UnitKey(span.trace_id, span.span_id),
             tuple(sorted(_subtree(span, below), key=lambda each: position[id(each)])),
             complete=unit.complete,
+            # Another scorer of this process scores the shared metrics.
             eligible_metrics=frozenset(entries[group]) - unit.shared,
             inner=group,
         )
@@ -78,7 +79,7 @@ class Deciders(NamedTuple):
     def by_sampler(
         self, metrics: Sequence[str], entries: Mapping[InnerGroup, Sequence[str]], sampler: RateSampler
     ) -> Deciders:
-        """Return deciders with other metrics and rates, for later units; both have the same counts, remarks and memory."""
+        """Return deciders with other metrics and rates, for later units; both share counts, notes and recent units."""
         inner = {group: decider.by_sampler(entries.get(group, ()), sampler) for group, decider in self.inner.items()}
         return Deciders(self.root.by_sampler(metrics, sampler), entries, inner)
 

@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 
 
 def render(template: str, /, **values: Any) -> str:
-    """Return the page.
+    """Return the page. The template may call ``asset(name)``, which returns the text of a file in this folder, unescaped.
 
     Args:
         template: file name of the template in this folder.

@@ -65,12 +65,12 @@ from spanscore.samples.view import (
 
 
 def history_of(view: UnitView, question: str | None, answer_run: ModelRun | None) -> list[Message]:
-    """Return the turns before the root's own messages: from its input, a store, its final state, or the answer's prompt."""
+    """Return turns before the root's own messages: from its input, a message store, its final state or the answer's prompt."""
     if count_human_messages(view.output.messages):
         return []  # the output is the whole thread
     pairs = [_messages_in_pairs(value, questions="history" in key) for key, value in _items(view.input.value)]
-    places = (pairs, _conversations_in(view.input.value), [view.history], _conversations_in(view.output.value))
-    earlier = next((messages for place in places for messages in place if count_human_messages(messages)), None)
+    candidates = (pairs, _conversations_in(view.input.value), [view.history], _conversations_in(view.output.value))
+    earlier = next((messages for group in candidates for messages in group if count_human_messages(messages)), None)
     if earlier is None:
         return sample_messages(_thread_in_prompt(question, answer_run))
     at = [n for n, message in enumerate(earlier) if is_human(message) and message_text(message) == question]
@@ -116,11 +116,14 @@ def _messages_in_pairs(value: Any, *, questions: bool) -> Sequence[GenAIMessage]
 # --- conversation ---------------------------------------------------------------------------------------------------
 
 # If the root has messages, the conversation consists of them and of the calls that they do not show (a sub-agent's), each
-# inserted at the point of its call. Otherwise it consists of the earlier turns from the root's input or a store, the question,
-# the calls and the answer. In both cases each call gets its result from a tool's span or a later prompt, and the conversation
-# ends with the answer of the unit.
+# inserted at the point of its call. Otherwise it consists of the earlier turns from the root's input or a message store, the
+# question, the calls and the answer. In both cases each call gets its result from a tool's span or a later prompt, and the
+# conversation ends with the answer of the unit.
 #
-# Messages that only a prompt template added, such as examples, are no turns, nor are human messages that a node wrote.
+# Messages that only a prompt template added, such as examples, are no turns, nor are human messages of a LangGraph node.
+#
+# ``history`` has turns that the root's own messages lack. The root's messages are ``before_output`` (earlier turns, the
+# question and, in a model call's prompt, earlier calls of the turn), then ``turn``, the output of this turn.
 
 
 def conversation_of(
@@ -128,34 +131,40 @@ def conversation_of(
 ) -> tuple[MultiTurnSample | None, list[str]]:
     """Return the conversation if the unit has tool calls or several human turns, and notes on messages that were left out."""
     turn_messages = view.output_of_turn()
-    before = _messages_before_turn(view, question, turn_messages)
+    before_output = _messages_before_output(view, question, turn_messages)
     turn = _split_last_text(_without_humans(turn_messages, answer), view.every_model)
     history = history_of(view, question, answer_run)
     # If the root is a model call, its prompt contains the earlier calls of the turn.
-    calls = TurnCalls(view, [*messages_of_turn(before), *turn])
-    if not any((before, turn, history, calls.made, view.tools)):
+    calls = TurnCalls(view, [*messages_of_turn(before_output), *turn])
+    if not any((before_output, turn, history, calls.made, view.tools)):
         return None, []  # a question and an answer
-    after = _after_question(view, before, turn, calls, has_history=bool(history))
+    after = _after_question(view, before_output, turn, calls, has_history=bool(history))
     if after is None:
         return None, []
     opening: list[Message] = [] if question is None else [HumanMessage(content=question)]
-    messages, left_out = calls.add_results([*history, *(sample_messages(before) if before else opening), *after])
+    opening = sample_messages(before_output) if before_output else opening
+    messages, left_out = calls.add_results([*history, *opening, *after])
     notes = [f"left out of the conversation: {left_out} tool results that no message before them asked for"]
     return MultiTurnSample(user_input=_end_with_answer(messages, turn, answer)), notes if left_out else []
 
 
 def _after_question(
-    view: UnitView, before: Sequence[GenAIMessage], turn: Sequence[GenAIMessage], calls: TurnCalls, *, has_history: bool
+    view: UnitView,
+    before_output: Sequence[GenAIMessage],
+    turn: Sequence[GenAIMessage],
+    calls: TurnCalls,
+    *,
+    has_history: bool,
 ) -> Sequence[Message] | None:
     """Return the messages after the question; None if the conversation is only the question and the answer."""
-    if not before and (calls.made or has_history):
+    if not before_output and (calls.made or has_history):  # the root has no messages: the calls of its models
         return [called.message for called in calls.made]
-    if calls.hidden:
+    if calls.hidden:  # the root's messages lack calls, such as a sub-agent's
         return [*calls.with_hidden(turn)]
-    has_earlier_turns = bool(before) and (has_history or count_human_messages(before) > 1)
-    if has_earlier_turns or calls_tools([*messages_of_turn(before), *turn]):
+    has_earlier_turns = bool(before_output) and (has_history or count_human_messages(before_output) > 1)
+    if has_earlier_turns or calls_tools([*messages_of_turn(before_output), *turn]):  # the root's messages are complete
         return sample_messages(turn)
-    if view.tools and not calls.made:
+    if view.tools and not calls.made:  # tools that no model called
         return messages_of(view.tools)
     return None
 
@@ -186,8 +195,10 @@ def _split_last_text(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> 
     return [*turn[:-1], {**turn[-1], "parts": calls}, {**turn[-1], "parts": words}]
 
 
-def _messages_before_turn(view: UnitView, question: str | None, turn: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
-    """Return the root's messages before those of this turn; ``[]`` if they do not contain the user's question."""
+def _messages_before_output(
+    view: UnitView, question: str | None, turn: Sequence[GenAIMessage]
+) -> Sequence[GenAIMessage]:
+    """Return the root's messages before the output of this turn; ``[]`` if they do not contain the user's question."""
     messages = view.all_messages()
     before = messages[: len(messages) - len(turn)]
     human_text = last_human_text(before)
@@ -278,7 +289,7 @@ _OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieve
 
 
 def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
-    """Return the outcome of a unit without samples."""
+    """Return ``Samples`` without a sample, with the outcome ``no_sample`` and its reason."""
     return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, searched=tuple(searched))
 
 

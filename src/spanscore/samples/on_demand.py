@@ -1,4 +1,4 @@
-"""Reads duration, token usage and offered tools from a unit's spans: the fields of a sample that only some metrics need."""
+"""Adds duration, token usage and offered tools, which only some metrics need, to the samples of a unit."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def add_measures(samples: Samples, unit: Unit) -> Samples:
 def usage_of(unit: Unit) -> TokenUsage | None:
     """Return the sums of the tokens that the models of a unit used; None if they are unknown.
 
-    A sum is unknown (None) if a call that did not fail lacks the count. If no call has counts, the root's are returned. A model
-    span inside another one is the same call, written by two instrumentations.
+    A sum is unknown (None) if a successful call lacks the count. If no call has counts, the root's counts are returned. A model
+    span inside another model span is the same call, traced by two instrumentations: only the outer span counts.
     """
     models = [*{span.span_id: span for span in unit.spans if span.operation in semconv.MODEL_OPERATIONS}.values()]
     outer = spans_outside(models, models, unit)
@@ -80,7 +80,7 @@ def add_tools(samples: Samples, unit: Unit) -> Samples:
 
 
 def _read_definitions(unit: Unit) -> Iterator[ToolDefinition]:
-    """Yield the definitions on the spans of agents, then on the spans of models; the last definition of a name counts."""
+    """Yield the definitions on agent spans, then on model spans, by start; the caller keeps the last definition of a name."""
     spans = [span for span in unit.spans if span.operation in _OFFERING]
     spans.sort(key=lambda span: (span.operation != semconv.INVOKE_AGENT, span.start_ns))
     # Most calls of an agent have the same tools, which are parsed once.

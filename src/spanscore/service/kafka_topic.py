@@ -224,7 +224,7 @@ class Topic:
         self._taken_over: dict[int, int] = {}  # partition without a read message → its start; owned by the span thread
         streams.free_places, streams.on_shutdown = self._free_places, self._on_shutdown
         if self.by_conversation:
-            self.pipeline.sessions.stream_of = streams.of
+            self.pipeline.sessions.stream_of = streams.name_of
 
     def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
         """Start to read a partition; ``is_taken_over``: other workers may have read the partition before."""

@@ -20,11 +20,11 @@ from spanscore.stored.evaluation_result import Result, Row
 
 MAX_UNSCORED: Final = 0.05
 LEAVE_OUT: Final = (
-    "a case without a score is neither a drop nor a pass. Use a metric's applies_when to exclude cases; put cases "
-    "without its fields into a separate file; removing cases needs a new baseline"
+    "a case without a score is neither a drop nor a pass. Use a metric's applies_when to exclude cases, or move cases "
+    "that lack its fields to a separate file. If you remove cases, write a new baseline"
 )
 """Advice on how to make an incomplete run complete."""
-_FALLBACK, _NOT_READ, _GONE = "judged by a fallback", "not read", "not in this run"
+_FALLBACK, _NOT_READ, _ABSENT = "judged by a fallback", "not read", "not in this run"
 """Reasons for a case without a score, in addition to the outcomes."""
 _SAME: Final = 1e-9
 """Differences of qualities up to this are rounding."""
@@ -129,8 +129,8 @@ class MetricGate:
         unscored: share of its cases without a score, [0, 1]. Cases that its ``applies_when`` excludes do not count, unless they
             have a score in the baseline.
         no_score: reason → number of cases without a score: an outcome, "not read" (a bad line), "not in this run" (a case of
-            the baseline), "judged by a fallback"; "not applicable" only for a case with a score in the baseline.
-        lost: number of cases without a score that have one in the baseline.
+            the baseline that is absent), "judged by a fallback"; "not applicable" only for a case with a score in the baseline.
+        lost: number of cases with a score in the baseline and no score in this run, absent cases included.
         failed: bounds that do not hold, a sentence each; empty = it passes.
         notes: remarks, a sentence each.
         incomplete: whether more cases than allowed lack a score, or a bound has no scores to be checked on.
@@ -171,8 +171,8 @@ class GateResult:
     Attributes:
         metrics: metrics in the run's order.
         changes: cases with a lower quality, the largest drop first, then cases with a higher quality.
-        not_in_baseline: number of scored cases of this run without a score in the baseline.
-        not_in_run: number of scored cases of the baseline without a score in this run.
+        not_in_baseline: number of cases with a score of any metric in this run, and none in the baseline.
+        not_in_run: number of cases with a score of any metric in the baseline, and none in this run, absent cases included.
         by_line: whether cases were identified by line, because some have no id.
     """
 
@@ -265,22 +265,22 @@ class _ScoredCases:
         return [(row, old) for row, old in rows if row.quality is not None and old.quality is not None]
 
     def find_lost(self, metric: str) -> set[str]:
-        """Return the cases with a score of a metric in the baseline, but not now."""
+        """Return the cases with a score of a metric in the baseline and no score of it now, absent cases included."""
         return {case for case, scored_by in self.before if scored_by == metric and (case, metric) not in self.now}
 
 
 def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: bool) -> tuple[Counter[str], float]:
     """Return reason → number of cases of a metric without a score of the configured judge, and their share of its cases.
 
-    ``lost`` are the cases with a score in the baseline and no score now.
+    ``lost`` are the cases with a score in the baseline and no score now, absent cases included.
     """
     rows = [row for row in result.rows if row.metric == metric]
     without = [(_case(row, by_line), why) for row in rows if (why := _why_unscored(row))]
     reasons = Counter(why for case, why in without if why != NOT_APPLICABLE or case in lost)
-    gone = lost.difference(_cases_of(result, by_line))
-    # A bad line without an id may be one of the missing cases, which is then counted once.
+    absent = lost.difference(_cases_of(result, by_line))
+    # A bad line without an id may be an absent case. Each such line reduces the absent cases by one, so none counts twice.
     nameless = sum(bad.id is None and not by_line for bad in result.bad)
-    reasons += Counter({_NOT_READ: len(result.bad), _GONE: max(0, len(gone) - nameless)})
+    reasons += Counter({_NOT_READ: len(result.bad), _ABSENT: max(0, len(absent) - nameless)})
     cases = len(rows) - len(without) + reasons.total()
     return reasons, reasons.total() / cases if cases else 0.0
 
@@ -301,6 +301,7 @@ def _check_metric(metric: str, gate: QualityBounds, result: Result, both: _Score
     pairs, lost = both.pairs(metric), set() if gate.replaces else both.find_lost(metric)
     no_score, unscored = _count_unscored(metric, result, lost, by_line=both.by_line)
     quality = result.summary(metric).quality
+    # The mean of paired differences with its interval, as in the comparison of two judges: run − baseline of each case.
     gap = sum((pair(_quality(old), _quality(row), None) for row, old in pairs), JudgeComparison()).gap
     failed, notes = _check_drop(gate.max_drop.get(metric), gap)
     least = gate.least.get(metric, 0.0)

@@ -17,8 +17,8 @@ from spanscore.pipeline.traces import TraceTable
 class StreamClock:
     """The clock of one stream, by which the stream's units age. Use it from one thread.
 
-    A stream is read in bursts, and is paused in between. By the wall clock, its units would close before the rest of their
-    spans is read. The stream's clock is at most as fast as the wall clock:
+    A stream is read in bursts, and is paused in between. By the monotonic clock, its units would close before the rest of
+    their spans is read. The stream's clock is at most as fast as the monotonic clock:
 
     - While the stream is read to its end, the clock runs.
     - While messages are left to read, the clock runs at most to the newest message timestamp that was read.
@@ -29,7 +29,7 @@ class StreamClock:
     """
 
     def __init__(self, steady_ns: int) -> None:
-        # A section begins at the end of the stream, and with the first message after it.
+        # Sections of two kinds alternate: from the end of the stream to the next message, and from that message to the end.
         self._base_ns = steady_ns  # the stream's time at the beginning of the section
         self._ran_ns = 0  # time for which the clock ran in the section, up to ``_since_ns``
         self._since_ns = steady_ns  # monotonic time of the last start or stop
@@ -100,7 +100,7 @@ class TableCounts(NamedTuple):
 
     @classmethod
     def of(cls, *counted: TraceTable | TableCounts) -> TableCounts:
-        """Return the sums."""
+        """Return the sums over tables and earlier sums."""
         return cls(*(sum([getattr(each, name) for each in counted]) for name in cls._fields))
 
 
@@ -152,9 +152,9 @@ class Streams:
         """Number of open traces in all tables. Thread-safe."""
         return sum([table.open for table in self.tables()]) if self._streams else 0
 
-    def begin(self, name: Hashable, table: TraceTable, now_ns: int) -> None:
-        """Start to read a stream; an earlier stream of this name is forgotten."""
-        self._streams[name] = OpenStream(table, StreamClock(now_ns), deque())
+    def begin(self, name: Hashable, table: TraceTable, steady_ns: int) -> None:
+        """Start to read a stream at a monotonic time; an earlier stream of this name is forgotten."""
+        self._streams[name] = OpenStream(table, StreamClock(steady_ns), deque())
 
     def end(self, name: Hashable) -> int:
         """Forget a stream. Return the number of its open traces."""
@@ -169,22 +169,23 @@ class Streams:
         """Return a stream; None if it is not being read."""
         return self._streams.get(name)
 
-    def of(self, key: UnitKey) -> Hashable:
+    def name_of(self, key: UnitKey) -> Hashable:
         """Return the name of the stream from which a unit was read; None if no stream remembers its trace."""
         trace_id = key.trace_id.to_bytes(16)
         return next((name for name, stream in self._streams.items() if stream.table.has_trace(trace_id)), None)
 
-    def read(self, messages: Sequence[StreamMessage], now_ns: int) -> tuple[OpenStream | None, int]:
+    def read(self, messages: Sequence[StreamMessage], steady_ns: int) -> tuple[OpenStream | None, int]:
         """Advance the clock of the stream of these messages. Return the stream and its time.
 
-        The result is (None, ``now_ns``) if the stream is no longer read.
+        ``steady_ns`` is the monotonic time. The result is (None, ``steady_ns``) if the stream is no longer read.
         """
         stream = self._streams.get(messages[0].stream)
         if stream is None:
-            return None, now_ns
-        stream.clock.read(messages[0].log_ns, now_ns)
-        stream.clock.read(max([message.log_ns for message in messages]), now_ns)
-        return stream, stream.clock.now_ns(now_ns)
+            return None, steady_ns
+        # After the end of the stream, the first message begins a section; then the newest timestamp moves the clock's limit.
+        stream.clock.read(messages[0].log_ns, steady_ns)
+        stream.clock.read(max([message.log_ns for message in messages]), steady_ns)
+        return stream, stream.clock.now_ns(steady_ns)
 
     def total_counts(self, table: TraceTable) -> TableCounts:
         """Return the sums over all streams, including ended streams, and one other table. Thread-safe."""
@@ -194,10 +195,10 @@ class Streams:
         """Return the keys of units with a root that were not passed to the queue yet."""
         return {key for table in self.tables() for key in table.waiting()}
 
-    def due(self, now_ns: int) -> Iterator[ClosedUnit]:
+    def due(self, steady_ns: int) -> Iterator[ClosedUnit]:
         """Yield complete units while ``free_places`` allows. The caller passes each to the queue before it takes the next."""
         for table, clock, _ in [*self._streams.values()]:
-            yield from table.due(clock.now_ns(now_ns), max(0, self.free_places()))
+            yield from table.due(clock.now_ns(steady_ns), max(0, self.free_places()))
 
     def copies(self) -> Iterator[Sequence[WireSpan]]:
         """Yield the copies of each request while ``free_places`` allows.
@@ -209,7 +210,7 @@ class Streams:
                 yield stream.copies.popleft()
 
     def next_due_ns(self) -> int | None:
-        """Return the time of the next work, by the caller's clock; None if no unit waits or ``free_places`` is 0."""
+        """Return the monotonic time of the next work, 0 = now; None if no unit waits or ``free_places`` is 0."""
         if self.free_places() <= 0:
             return None
         if any(stream.copies for stream in self._streams.values()):

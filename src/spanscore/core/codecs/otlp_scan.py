@@ -82,6 +82,11 @@ SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.
 
 # SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last. At these
 # positions ids are read without decoding the span. ``decode_span`` reads spans in another form.
+#
+# The bytes of a span in its ``ScopeSpans``, as SDKs write it (sizes in parentheses; a root has no parent id):
+#
+# 12 length | 0A 10 trace id (16) | 12 08 span id (8) | 22 08 parent id (8) | 2A length name | 30 kind | 39 start (8) |
+# 41 end (8) | other fields | 85 01 flags (4)
 
 _ROW = Struct(">5s16sH8sH8s").unpack_from
 """Reads a span in its ``ScopeSpans``: tag and length of the span, and its three ids with their tags."""
@@ -133,8 +138,8 @@ _NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
 _UNREADABLE: Final = "a span that cannot be read"
 
 
-class _Steps(dict[bytes, int]):
-    """Maps the first five bytes of a span in the SDKs' form to the number of bytes to the next span.
+class _Strides(dict[bytes, int]):
+    """A cache of decoded lengths: the first five bytes of a span in the SDKs' form → number of bytes to the next span.
 
     The five bytes are the tag, two length bytes, and tag and length of the trace id. An entry is added for each length that
     occurs, 16,340 at most.
@@ -153,7 +158,7 @@ class _Steps(dict[bytes, int]):
         return size + 3
 
 
-_STEPS: Final = _Steps()
+_STRIDES: Final = _Strides()
 
 SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
 """Ids and position of one valid span in the body of its request. A plain tuple, because one is built and read for every span.
@@ -168,15 +173,17 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
 
     Nearly every span is read here. ``read_in_place`` does the same for one span, in more readable code.
     """
-    steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
+    strides, last, trace, parent = _STRIDES, end - _ROW_SIZE, b"", b""
     while at <= last:
         begin, trace_id, second, span_id, third, parent_id = _ROW(body, at)
-        stop = at + steps[begin]
+        stop = at + strides[begin]
         if second != _SECOND_TAG or stop > end or body[stop - _FLAGS_SIZE : stop] not in _LOCAL_FLAGS:
             break
-        state = None
+        state = None  # not read
         if third != _THIRD_TAG:
-            parent_id = state = _no_parent(body, at + 3, stop)
+            if _may_have_parent(body, at + 3, stop):
+                break
+            parent_id = state = b""
         if trace_id != trace:  # consecutive spans mostly share a trace id, which is then checked and hashed only once
             if trace_id in _NONE:
                 break
@@ -207,26 +214,29 @@ def read_in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
         return None
     if third != _THIRD_TAG:
         return _root_in_place(body, start, end, trace_id, span_id)
-    has_flags = body[flags] == _FLAG and body[flags + 1] == 1
-    if body[flags + 3] & _REMOTE_BIT if has_flags else body.find(_FLAG, start, end) >= 0:
+    if body[flags] == _FLAG and body[flags + 1] == 1:
+        may_be_remote = body[flags + 3] & _REMOTE_BIT != 0
+    else:  # the flags are absent, or at another position
+        may_be_remote = body.find(_FLAG, start, end) >= 0
+    if may_be_remote or parent_id == _NO_SPAN:
         return None
-    return None if parent_id == _NO_SPAN else (trace_id, span_id, parent_id, False, start, end, None)
+    return trace_id, span_id, parent_id, False, start, end, None
 
 
 def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
-    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):
+    if body[start : start + len(_FIRST)] != _FIRST or _may_have_parent(body, start, end):
         return None  # also for a root whose ids come last (the Collector's order)
     return trace_id, span_id, b"", False, start, end, b""
 
 
-def _no_parent(body: bytes, start: int, end: int) -> bytes:
-    """Return empty bytes, the parent id of a root, if the name follows the ids; zeros if the span may have a parent.
+def _may_have_parent(body: bytes, start: int, end: int) -> bool:
+    """Return False if the name follows trace id and span id, so that the span is a root without a tracestate.
 
     Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
     safeguard, the bytes of the parent's tag must not occur later.
     """
     kind_at = _kind_after_name(body, start + _NAME_AT, end)
-    return _NO_SPAN if kind_at < 0 or body.find(_PARENT, kind_at, end) >= 0 else b""
+    return kind_at < 0 or body.find(_PARENT, kind_at, end) >= 0
 
 
 def _kind_after_name(body: bytes, at: int, end: int) -> int:

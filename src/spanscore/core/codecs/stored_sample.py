@@ -1,4 +1,7 @@
-"""Reads a stored record, in the forms of ragas, OpenAI and LangChain, into a sample; and hashes a sample's content."""
+"""Reads a stored record, in the forms of ragas, OpenAI and LangChain, into a sample; and hashes a sample's content.
+
+The first section reads JSON dumps of LangChain's values. The normalizers also call it, for dumps on spans.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,8 @@ _MESSAGES_KEY: Final = "messages"
 _COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})
 _SUFFIXES: Final = ("MessageChunk", "Message")
 _PAIR: Final = 2
+"""Number of items of ``["user", text]``."""
+_TYPE_AND_DATA: Final = frozenset({"type", "data"})
 _CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
 """The id in the fields of a dump: in a text inside the dump, quotes are escaped."""
 
@@ -81,7 +86,7 @@ def _unfold_dict(value: dict[str, Any], depth: int) -> Any:
 
 
 def content_of_side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
-    """Return the content attributes of a root's input or output: its messages, and the rest as a value.
+    """Return the content attributes of the input or output of a unit's root span: its messages, and the rest as a value.
 
     Args:
         value: the parsed dump of the input or output; None without one.
@@ -104,7 +109,7 @@ def content_of_side(value: Any, messages_name: str, value_name: str) -> dict[str
 def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
     """Return an unfolded message, or a list that has only messages, as messages; ``[]`` for every other value.
 
-    ``loose`` also accepts plain texts. For values under a key of messages.
+    ``loose`` also accepts plain texts; it is for the value under the key ``messages``.
     """
     message = message_from(value, loose=loose)
     if message is not None:
@@ -146,7 +151,7 @@ def call_id_in(dump: Any) -> str | None:
 def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     """Return the documents in an unfolded value, in the form of ``gen_ai.retrieval.documents``.
 
-    An empty page keeps LangChain's key for its text, because an empty ``content`` means an unknown text.
+    An empty text stays under ``page_content``, because an empty ``content`` means an unknown text.
     """
     if type(value) is dict and type(value.get("page_content")) is str:
         text_key = "content" if value["page_content"] else "page_content"
@@ -165,7 +170,7 @@ def _message_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     kind, data = value.get("type"), value.get("data")
     if type(kind) is not str:
         return None
-    if type(data) is dict and "content" in data and len(value) == _PAIR:
+    if type(data) is dict and "content" in data and value.keys() == _TYPE_AND_DATA:
         return {**data, "type": kind}
     return value if "content" in value and "additional_kwargs" in value else None
 

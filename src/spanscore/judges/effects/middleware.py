@@ -10,7 +10,7 @@ from spanscore.protocols import Embedder, Judge
 
 
 class JudgeMiddleware:
-    """Base of middleware: a dataclass with ``ask``, whose fields are the wrapped judge and then one setting."""
+    """Base class of judge middleware: a subclass is a dataclass with a method ``ask``; its first field is the wrapped judge."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ def reads_images(judge: Judge) -> bool:
 
 
 def prompt_order(judge: Judge) -> PromptOrder:
-    """Return the order of the questions to a judge; ``evidence_first`` unless it has a ``prompt_order``."""
+    """Return the order of the parts of a judge's questions; ``evidence_first`` unless the judge has a ``prompt_order``."""
     order: PromptOrder = getattr(unwrapped(judge), "prompt_order", "evidence_first")
     return order
 
@@ -66,7 +66,7 @@ def account_of(judge: Judge | Embedder) -> Hashable:
 
 
 def identity_of(judge: Judge) -> tuple[Hashable, str]:
-    """Return a judge's account and sampling parameters; if these are equal, two judges answer a question in the same way."""
+    """Return a judge's account and sampling parameters (``drawing``); if both are equal, two judges answer in the same way."""
     return account_of(judge), repr(getattr(unwrapped(judge), "drawing", None))
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 from spanscore.errors import MissingExtraError
 
-Segmenter: TypeAlias = Callable[[str], list[str]]
+SentenceSplitter: TypeAlias = Callable[[str], list[str]]
 """A text → its sentences, in order, without white space at their ends."""
 
 _RULES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -24,15 +24,17 @@ _RULES: Final[Mapping[str, tuple[str, ...]]] = {
     "ETHIOPIC": ("am",),
     "MYANMAR": ("my",),
 }
-"""Script → languages of pysbd in that script; the first one is the default.
+"""Script → languages whose rules may split a line in that script; the first one is the default.
 
-Arabic text is split by the rules of Persian. pysbd's Arabic ends sentences at commas, and treats each word that ends in an
-alef or a meem as an abbreviation.
+pysbd has no language in Bengali, Gurmukhi, Gujarati or Oriya script, so Hindi's rules apply. Arabic text is split by the
+rules of Persian, or of Urdu if it has ``_URDU_STOP``. pysbd's Arabic ends sentences at commas, and treats each word that ends
+in an alef or a meem as an abbreviation.
 """
 _URDU_STOP: Final = "۔"
+"""Full stop of Urdu, which Arabic and Persian do not use."""
 
 
-def segmenter(language: str | None = None) -> Segmenter:
+def segmenter(language: str | None = None) -> SentenceSplitter:
     """Return a function that splits a text into sentences.
 
     A line in the script of ``language`` is split by the rules of that language. Another line is split by the default language
