@@ -23,7 +23,7 @@ from spanscore.core.codecs import snapshot as types
 from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     ASSISTANT,
-    MADE,
+    MADE_BY,
     SYSTEM,
     TOOL,
     USER,
@@ -311,7 +311,7 @@ def _render_text_message(item: Any) -> dict[str, Any] | None:
         return None
     message, content, rest = item
     role = ROLES.get(type(message))
-    if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE in message.additional_kwargs:
+    if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE_BY in message.additional_kwargs:
         return None
     return _render_tool_text(message, content) if role is TOOL else _render_text(role, message, content, rest)
 
@@ -545,7 +545,7 @@ def _add_state_message(content: dict[str, Any], last_human: Sequence[dict[str, A
         without_id = [{key: value for key, value in message.items() if key != "id"} for message in last_human]
         if prompts[-1:] == without_id:
             prompts[-1:] = last_human
-    elif resumes and answers and not any(message.get("role") == USER and MADE not in message for message in answers):
+    elif resumes and answers and not any(message.get("role") == USER and MADE_BY not in message for message in answers):
         content[semconv.HISTORY] = last_human  # a summary has replaced the human message in the output
 
 
