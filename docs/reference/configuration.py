@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, get_args
@@ -40,8 +41,15 @@ _PYTHON: Final = {
 """Key or section → its name in Python; other keys are arguments of ``OnlineScorer``."""
 
 _REFUSED: Final = "units.also[].alerts.<metric>.baseline.hour_of_week"
-_PER_HOUR: Final = ", `{hour_of_week: FILE}` or"
-"""Baseline by the hour, which spans below a root cannot have."""
+_PER_HOUR: Final = re.compile(
+    r", `\{hour_of_week: FILE\}`(?= or)| `hour_of_week` is refused [^.]*`units\.also\[\]\.alerts`\."
+)
+"""Texts about the baseline by the hour, which spans below a root cannot have."""
+_ALTERNATIVES: Final = {
+    "alerts.<metric>.baseline.hour_of_week": "offset",
+    "alerts.<metric>.baseline.offset": "hour_of_week",
+}
+"""Key that must be given, unless another key of its section is given → that key."""
 
 
 def configuration(schema: Schema) -> str:
@@ -50,14 +58,14 @@ def configuration(schema: Schema) -> str:
     judge = {key.path.removeprefix("judge."): key for key in keys if key.section == "judge"}
     rows = [key for key in keys if not _is_as_of_the_judge(key, judge)]
     names = dict.fromkeys(key.section for key in rows)
-    many = [name for name in names if sum(key.section == name for key in rows) > 1]
+    many = [name for name in names if any(key.section == name != key.path for key in rows)]
     top = ["## Top-level keys", _rows([key for key in rows if key.section not in many])]
     return "\n\n".join([*top, *(_section(name, [key for key in rows if key.section == name], schema) for name in many)])
 
 
 def _as_of_inner_units(key: Key) -> Key:
     inner = key.path.startswith("units.also[].")
-    return replace(key, meaning=key.meaning.replace(_PER_HOUR, " or")) if inner else key
+    return replace(key, meaning=_PER_HOUR.sub("", key.meaning)) if inner else key
 
 
 def _is_as_of_the_judge(key: Key, judge: dict[str, Key]) -> bool:
@@ -89,7 +97,9 @@ def _may_stand(key: Key) -> str:
 
 
 def _default(key: Key) -> str:
-    return "must be given" if key.default is None else f"`{key.default}`"
+    if key.default is not None:
+        return f"`{key.default}`"
+    return f"this or `{other}` must be given" if (other := _ALTERNATIVES.get(key.path)) else "must be given"
 
 
 def _python(path: str) -> str:

@@ -88,14 +88,21 @@ class SampleError(SpanscoreError, ValueError):
 class JudgeError(SpanscoreError):
     """The judge gave no usable answer, so there is no score.
 
-    Remedy: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
+    spanscore's judges have these values of ``error_type``; a user's judge may have others.
 
-    ``error_type`` is one of a closed list. Errors of the answer: ``declined``, ``cut``, ``too_long``, ``too_big``,
-    ``unparseable``, ``empty``. Errors of the request: ``no_such_model``, ``not_allowed``, ``connection``, ``unavailable``,
-    ``timeout``, ``http_<status>``. Errors of a question that waited too long: ``rate_limit``, ``quota``, ``breaker_open``.
-    Errors of a batch: ``batch_expired``, ``batch_cancelled``, ``batch_failed``. Also ``budget``, ``unknown_step`` (lexical
-    judge), ``jury_incomplete`` (fewer than two jurors answered), and ``judge_error`` for every other error. A user's judge may
-    raise other types.
+    - Unusable answer: ``declined``, ``cut``, ``too_long``, ``too_big``, ``unparseable``, ``empty``.
+
+    - Failed request: ``no_such_model``, ``not_allowed``, ``connection``, ``unavailable``, ``timeout``, ``http_<status>``.
+
+    - Question that waited too long: ``rate_limit``, ``quota``, ``breaker_open``.
+
+    - Batch: ``batch_expired``, ``batch_cancelled``, ``batch_failed``.
+
+    - Spent budget: ``budget``. Lexical judge: ``unknown_step``. Fewer than two jurors that answered: ``jury_incomplete``.
+
+    - Every other error: ``judge_error``.
+
+    Remedy: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
 
     Args:
         message: the error, without a quotation of the prompt or the answer.
@@ -186,10 +193,10 @@ class JudgeUnparseable(JudgeError):
 
 
 class JudgeRateLimited(JudgeError):
-    """The question waited for longer than ``judge.queue_timeout``. ``error_type`` names the cause.
+    """The question waited for longer than ``judge.queue_timeout``, because of a rate limit or another cause.
 
-    ``rate_limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: the account has no
-    credit left.
+    ``error_type`` names the cause. ``rate_limit``: the provider's limits were reached; ``breaker_open``: the judge is down;
+    ``quota``: the account has no credit left.
 
     Remedy: for ``rate_limit`` lower the sampling rates, or ask the provider for higher limits; for ``breaker_open`` wait, or
     configure a ``judge.fallback``; for ``quota`` pay the provider.

@@ -20,7 +20,7 @@ from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import Weights
 from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
-from spanscore.monitoring.health import ENOUGH, EVALUATED, applicability, running_applicability
+from spanscore.monitoring.health import ENOUGH, MIN_UNITS_DUE, applicability, running_applicability
 from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.outputs.instrument_table import APPLICABLE
@@ -123,7 +123,7 @@ def test_what_a_condition_leaves_out_is_no_silence(prometheus: ModuleType, tmp_p
     traffic = [
         {"series": series_of(name, {promql.METRIC: metric, **more}), "values": f"0+{step}x30"}
         for metric in ("refunds", "harmless")
-        for name, more, step in ((semconv.EVALUATIONS, undefined, EVALUATED), (semconv.SCORED, {}, 0))
+        for name, more, step in ((semconv.EVALUATIONS, undefined, MIN_UNITS_DUE), (semconv.SCORED, {}, 0))
     ]
     fires = {"alertname": "SpanscoreNoScores", "metric": "harmless", "window": "1h", "reason": "unscored"}
     file = ruled(tmp_path, RuleTest("undefined", traffic, [fires], of="SpanscoreNoScores"))

@@ -544,9 +544,9 @@ def test_a_flush_waits_for_units_whose_root_has_come():
     table = Table()
     table.take(span(1), span(3, 2))
 
-    assert table.waiting() == {UnitKey(1, 1)}
+    assert table.unreturned_keys() == {UnitKey(1, 1)}
     table.due(2 * S)
-    assert table.waiting() == set()
+    assert table.unreturned_keys() == set()
 
 
 def test_it_says_when_something_is_due():
@@ -570,11 +570,16 @@ def test_a_unit_that_nobody_follows_is_open_until_it_is_quiet():
 
     assert table.add_brief(span(1), {b"1": b"", b"2": b"1"}, 5)
 
-    assert (table.open, table.holds(span(1).trace_id), table.waiting(), table.bytes) == (1, True, {UnitKey(1, 1)}, 500)
+    assert (table.open, table.is_open(span(1).trace_id), table.unreturned_keys(), table.bytes) == (
+        1,
+        True,
+        {UnitKey(1, 1)},
+        500,
+    )
     assert table.next_due_ns() == 2 * S + 5
     assert table.due(2 * S + 4) == []
     assert plain_units(table.due(2 * S + 5)) == [(1, [], Outcome.NOT_SAMPLED)]
-    assert (table.open, table.holds(span(1).trace_id), table.waiting(), table.bytes) == (0, False, set(), 0)
+    assert (table.open, table.is_open(span(1).trace_id), table.unreturned_keys(), table.bytes) == (0, False, set(), 0)
 
 
 def test_a_unit_that_nobody_follows_is_open_for_longer_where_more_of_it_comes():

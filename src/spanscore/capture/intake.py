@@ -1,4 +1,4 @@
-"""The parts of one pipeline that its receivers use."""
+"""``Intake`` gives the receivers of a pipeline its event queue, listener, sampler, ledger and session ids."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Intake:
 
     Attributes:
         event_queue: queue of events for the span thread.
-        port: listener that gets the spans and units of receivers.
+        listener: gets the spans and units of receivers.
         sampler: decides when a root begins whether its unit may be scored.
         ledger: counts units that a receiver rejects.
         session_ids: records the conversation of each root; None = no metric scores conversations.
     """
 
     event_queue: EventQueue[Receiver]
-    port: UnitListener
+    listener: UnitListener
     sampler: RateSampler | SamplerInForce
     ledger: Ledger
     session_ids: SessionIds | None = None

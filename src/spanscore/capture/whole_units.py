@@ -84,7 +84,7 @@ class SubmittedSamples(ImmediateReceiver):
         self._intake, self._event_queue, self._port, self._session_ids = (
             intake,
             intake.event_queue,
-            intake.port,
+            intake.listener,
             intake.session_ids,
         )
         self._submitted = self._read = self.unsampled = 0
@@ -184,7 +184,7 @@ class StoredUnits(ImmediateReceiver):
 
     def connect(self, intake: Intake) -> None:
         """Use this intake from now on, and count from zero."""
-        self._event_queue, self._port, self._sampler = intake.event_queue, intake.port, intake.sampler
+        self._event_queue, self._port, self._sampler = intake.event_queue, intake.listener, intake.sampler
         self.units = self._read = 0
 
     @property

@@ -92,14 +92,14 @@ class AlertSettings(SettingsPart):
         max: highest acceptable share, whatever is normal; only with ``share_of``. None = no highest share.
         min_rise: smallest rise of the share above the baseline that matters, with ``share_of``. The tolerated share is the
             baseline plus a quarter of this rise.
-        baseline: normal quality, measured once and then fixed: a number, ``{offset: 7d}`` or ``{hour_of_week: FILE}``. With
-            ``share_of`` the normal share; ``hour_of_week`` is then refused, as in ``units.also[].alerts``. None = no alerts on
-            drops and rises.
+        baseline: normal quality, or normal share with ``share_of``, measured once and then fixed: a number,
+            ``{hour_of_week: FILE}`` or ``{offset: 7d}``. ``hour_of_week`` is refused with ``share_of``, and in
+            ``units.also[].alerts``. None = no alerts on drops and rises.
         min_drop: smallest drop below the baseline that matters, not with ``share_of``. The tolerated mean is the baseline minus
             a quarter of this drop.
-        false_alarm_every: time in which at most one false alarm of all metrics together is expected, if they have the same
-            value. The expected number of one alarm is divided equally among windows, metrics, segments, listed services and
-            judge checks.
+        false_alarm_every: shortest mean time between two false alarms, of all metrics together if they have the same value.
+            Each window of each metric, segment and listed service has an equal share of the false alarms; so has each judge
+            check.
         threshold: lowest acceptable mean, whatever is normal, not with ``share_of``; None = no threshold.
         baseline_sd: standard deviation of the true mean around its baseline. Its square is added to the squared standard error
             of every window. None = the value in the file of the baseline, or 0 if it has no value.

@@ -82,8 +82,8 @@ class Limits(SettingsPart):
             exported without content.
         workers: number of units whose metrics compute at the same time; also the number of concurrent scores of a metric that
             calls its own service.
-        queue_size: number of units that wait or are being scored; further units are ``queue_full``. One judge among several
-            occupies at most three quarters.
+        queue_size: number of units that wait or are being scored; further units are ``queue_full``. If the metrics use
+            several judges, the units of one judge occupy at most three quarters of these places.
         queue_bytes: approximate size of the content of these units; further units are ``queue_full``.
         image_bytes: size of the decoded images of a unit, together. Further images are left out: the judge gets
             ``[image left out: above limits.image_bytes]``, and ``status()`` counts them.

@@ -138,10 +138,10 @@ class Sessions(SettingsPart):
             conversation with the oldest last turn ends (``evicted``).
         score_every: number of turns between provisional scores of an open conversation. Such scores are only on evaluation
             spans, and in no sum; 0 = no provisional scores.
-        replicas: distribution of turns over the processes of an application. ``one`` means one process. With ``sticky``, all
-            turns of a conversation reach the same process. With ``any``, any process may get any turn. With ``any``,
-            ``idle_timeout`` and ``score_every`` are off, and only ``end_session`` and ``max_turns`` end a conversation, on a
-            turn that has the whole history with it; without that history the conversation is ``incomplete``.
+        replicas: distribution of turns over the processes of an application. ``one``: there is one process. ``sticky``: all
+            turns of a conversation reach the same process. ``any``: any process may get any turn. With ``any``,
+            ``idle_timeout`` and ``score_every`` have no effect: ``end_session`` or ``max_turns`` ends a conversation. If the
+            last turn that reached the process lacks the whole history, the conversation is ``incomplete``.
     """
 
     section: ClassVar[str] = "sessions"

@@ -42,16 +42,17 @@ from spanscore.protocols import Metric
 
 UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
 """Reasons for missing scores: units arrive unscored, a service is silent, one replica is silent, or no counter exists."""
-EVALUATED = 10
-"""Number of units due for evaluation that can hardly all lack a score by chance."""
-EXPECTED = 15
-"""Scores expected in a silence that alerts. At 30 an hour, half an hour without a score happens 0.007 times in 30 days."""
+MIN_UNITS_DUE = 10
+"""Minimum number of units due for evaluation, all without a score, that alerts: fewer may lack a score by chance."""
+MISSED_SCORES = 15
+"""Scores that the usual rate gives in a silence that alerts. At 30 scores an hour the silence is half an hour, which happens
+0.007 times in 30 days by chance.
+"""
 SHORTEST_S, LONGEST_S = 1_800.0, 86_400.0
 """Shortest and longest silence in s after which the alert fires, unless ``no_scores_after`` is configured."""
-SEEN_S = 300.0
-"""Seconds for which a score counts as recent: exporters send once a minute or more often."""
-DAY = "1d"
-MEMORY, MEMORY_OF_REPLICAS = "7d", "1h"
+MIN_RECENT_S = 300.0
+"""Minimum seconds for which a score counts as recent: exporters send once a minute or more often."""
+SERVICE_MEMORY, REPLICA_MEMORY = "7d", "1h"
 """Longest gaps between rule runs over which a record keeps its last value: for services, and for replicas."""
 SILENT_SECONDS, SCORES_PER_HOUR = "spanscore:silent_seconds", "spanscore:scores_per_hour"
 REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
@@ -63,7 +64,7 @@ REPLICAS = (*promql.GROUP, promql.INSTANCE)
 
 def recent_s(shared: Monitoring) -> float:
     """Return the seconds for which a score counts as recent."""
-    return min(*shared.windows, max(4 * shared.interval, SEEN_S))
+    return min(*shared.windows, max(4 * shared.interval, MIN_RECENT_S))
 
 
 def shortest_silence_s(shared: Monitoring) -> float:
@@ -74,16 +75,21 @@ def shortest_silence_s(shared: Monitoring) -> float:
 def silence_records(shared: Monitoring) -> Iterator[tuple[str, str]]:
     """Yield record and expression: the scores per hour of each service and replica, and the seconds since its last score.
 
-    The seconds are a recording rule that reads its own last value: each rule run adds the interval, or yields 0 if a score
-    came. So the record outlives the counters, which a store forgets after minutes. Time without rule runs adds nothing. The
-    record of a replica ends with the replica's counters, because a replica that has stopped is part of its service's silence.
+    The seconds are a recording rule that reads its own last value::
+
+        spanscore:silent_seconds =
+            0 * (sum by (gen_ai_evaluation_name, service_name, job) (increase(spanscore_scored_total{…}[5m])) > 0)
+            or (last_over_time(spanscore:silent_seconds[7d]) + 60)
+
+    So the record outlives the counters, which a store forgets after minutes. Time without rule runs adds nothing. The record of
+    a replica ends with the replica's counters, because a replica that has stopped is part of its service's silence.
     """
     has_counters = f"\nand {promql.current(semconv.ELIGIBLE, by=REPLICAS)}"
-    of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
-    of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, has_counters)
+    of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, SERVICE_MEMORY, "")
+    of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, REPLICA_MEMORY, has_counters)
     for by, per_hour, silent, memory, condition in (of_services, of_replicas):
         now = f"({promql.increase(semconv.SCORED, promql.duration(recent_s(shared)), by=by)} > 0)"
-        a_day = promql.increase(semconv.SCORED, DAY, by=by)
+        a_day = promql.increase(semconv.SCORED, "1d", by=by)
         # Without new scores the record keeps its value: a rate that fell with the silence would delay the alert, or end it.
         yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){condition})"
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{condition})"
@@ -92,15 +98,18 @@ def silence_records(shared: Monitoring) -> Iterator[tuple[str, str]]:
 def no_scores_of_units(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence[WatchedMean] = ()) -> Alert:
     """Return the alert on metrics that got units but no score; ``inner``: the watched means of inner units."""
     window = steady_window(shared)
-    due = [
+    units_due = [
         _units_due(window, f"{match_metrics(names)},{promql.POPULATION}", conditional=conditional)
         for conditional, names in _names_by(is_conditional, metrics).items()
     ]
-    due += _of_inner(inner, lambda own: _units_due(window, own.matchers, conditional=is_conditional(own.of)))
-    all_due = f"sum by ({', '.join(promql.GROUP)}) (({' or '.join(due)})\nunless {_delegating(window)}) >= {EVALUATED}"
+    units_due += _of_inner(
+        inner, lambda watched: _units_due(window, watched.matchers, conditional=is_conditional(watched.of))
+    )
+    all_due = f"({' or '.join(units_due)})\nunless {_delegating(window)}"
+    enough_due = f"sum by ({', '.join(promql.GROUP)}) ({all_due}) >= {MIN_UNITS_DUE}"
     return Alert(
         name="SpanscoreNoScores",
-        expression=f"{all_due}\nand {_with_inner(inner, partial(promql.increase, semconv.SCORED, window))} == 0",
+        expression=f"{enough_due}\nand {_with_inner(inner, partial(promql.increase, semconv.SCORED, window))} == 0",
         labels={**alert_labels("critical", METRIC_NAME, window), "reason": UNSCORED},
         summary=f"{METRIC_NAME} has no scores",
         text=f"{{count}} units were due for evaluation by {METRIC_NAME} over {window}, and none got a score "
@@ -125,8 +134,8 @@ def _units_due(window: str, where: str, *, conditional: bool) -> str:
 
 
 def _of_inner(inner: Sequence[WatchedMean], query: Callable[[WatchedMean], str]) -> Iterator[str]:
-    """Yield the query of each watched mean of inner units, under the name of the mean."""
-    return (own.under(own.subject, query(own)) for own in inner)
+    """Yield the query of each watched mean of inner units. In its series the metric has the name ``WatchedMean.subject``."""
+    return (watched.under(watched.subject, query(watched)) for watched in inner)
 
 
 def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> str:
@@ -136,7 +145,7 @@ def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> st
         inner: the watched means of inner units.
         query: matchers → PromQL expression.
     """
-    queries = [query(""), *_of_inner(inner, lambda own: query(own.matchers))]
+    queries = [query(""), *_of_inner(inner, lambda watched: query(watched.matchers))]
     return f"({' or '.join(queries)})" if inner else queries[0]
 
 
@@ -168,12 +177,12 @@ def no_scores_for_long(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
 def _is_silent_replica(where: str, shared: Monitoring) -> str:
     """Return the query of replicas that get units but have been silent for too long, while their service is not silent."""
     least = shortest_silence_s(shared)
-    due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
+    limit = f"clamp({MISSED_SCORES * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
     window = promql.duration(least)  # no longer, because a worker that lost its partitions gets no units
     units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_delegating(window)}"
-    late = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}"
-    return f"{late}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
+    silent = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {limit}"
+    return f"{silent}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
 
 
 def _delegating(window: str) -> str:
@@ -184,8 +193,8 @@ def _delegating(window: str) -> str:
 
 def _is_silent(where: str, shared: Monitoring) -> str:
     """Return the query of services that have been silent for too long."""
-    due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
-    limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else due
+    by_rate = f"clamp({MISSED_SCORES * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
+    limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else by_rate
     return f"{_of_services(SILENT_SECONDS, where, shared.services)} >= {limit}"
 
 
@@ -290,7 +299,7 @@ _APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("t
 
 
 class Applicability(NamedTuple):
-    """The share of traffic to which a metric applies, as a mean: y is 1 for a scored unit, and 0 for a ``not applicable`` one.
+    """The share of traffic to which a metric applies: the mean of 1 for each scored and 0 for each ``not applicable`` unit.
 
     Attributes:
         share: weighted share among the units that the judge decided, [0, 1].
@@ -334,7 +343,7 @@ def running_applicability(metric: str, sums: ReadSums, lost: Weights) -> Applica
         (totals[name, "true"], totals[name, "false"])
         for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
     )
-    # y is 0 or 1, so y² = y
+    # the averaged value y is 1 or 0, so y² = y
     return _share(Moments(w=w + not_w, wy=w, w2=w2 + not_w2, w2y=w2, w2y2=w2, lost=lost.w, lost2=lost.w2))
 
 
@@ -450,7 +459,7 @@ def _has_grown(recorded: str) -> str:
 
 FAILURES = 5
 """Fewest failed evaluations that alert, because a share of fewer may be chance."""
-AT_REST = 10
+DISAGREEING_RUNS = 10
 """Rule runs for which the sums must disagree before the alert fires: a collection reads the counters one after another."""
 MAX_DECLINED = 0.1
 """Share of declined units that alerts: the judged units are then no random sample."""
@@ -467,7 +476,9 @@ def judge_failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence
         promql.failed_share(window, match_metrics(names), weighted=weighted)
         for weighted, names in _names_by(_is_weighted, metrics).items()
     ]
-    shares += _of_inner(inner, lambda own: promql.failed_share(window, own.matchers, weighted=_is_weighted(own.of)))
+    shares += _of_inner(
+        inner, lambda watched: promql.failed_share(window, watched.matchers, weighted=_is_weighted(watched.of))
+    )
     share = f"({' or '.join(shares)})"
     return Alert(
         name="SpanscoreJudgeFailing",
@@ -568,6 +579,7 @@ def head_sampling_unknown(shared: Monitoring) -> Alert:
         promql.increase(semconv.HEAD_SAMPLING, window, promql.matching({"reason": source}), promql.GROUP[1:])
         for source in (UNKNOWN, STATED)
     )
+    # Each kind must be at least 1 % of the other: a service with units of one kind has no mix.
     return Alert(
         name="SpanscoreHeadSamplingUnknown",
         expression=f"{unknown}\n/ {stated} > {WORTH_TELLING:g} < {1 / WORTH_TELLING:g}",
@@ -581,7 +593,7 @@ def head_sampling_unknown(shared: Monitoring) -> Alert:
 
 def outcomes_do_not_add_up(shared: Monitoring) -> Alert:
     """Return the alert on units without an outcome."""
-    window = promql.duration(AT_REST * shared.interval)
+    window = promql.duration(DISAGREEING_RUNS * shared.interval)
     difference = f"{promql.UNACCOUNTED}[{window}]"
     return Alert(
         name="SpanscoreOutcomesDoNotAddUp",

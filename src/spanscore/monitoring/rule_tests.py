@@ -26,7 +26,7 @@ from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.watched_means import WatchedMean, means_of_roots
 from spanscore.outputs.aggregates import is_conditional
 
-STEPS: Final = 2 * health.AT_REST + FOR_INTERVALS
+STEPS: Final = 2 * health.DISAGREEING_RUNS + FOR_INTERVALS
 """Number of evaluations in a usual test, after which each tested alert fires."""
 MOST_STEPS: Final = 2_000
 """Most evaluations of a test that needs hours of traffic; a longer one, which would take minutes, is left out."""
@@ -156,7 +156,7 @@ class _Traffic:
             yield _backlog(self._shared.interval)
         if any(is_conditional(mean.of) for mean in self._of_roots):
             yield _never_applied()
-        at_rest = promql.duration(health.AT_REST * self._shared.interval)
+        at_rest = promql.duration(health.DISAGREEING_RUNS * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", self._of_roots, window=at_rest)
         yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
 
@@ -222,7 +222,7 @@ class _Traffic:
     def _silence(self) -> RuleTest:
         """Return a test with a service whose counters end, and a replica that stops scoring while it still gets units."""
         interval = self._shared.interval
-        by_rate = health.EXPECTED * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
+        by_rate = health.MISSED_SCORES * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
         due = max(health.shortest_silence_s(self._shared), by_rate)
         steps = STEPS + ceil((due + health.recent_s(self._shared)) / interval) + FOR_INTERVALS
         grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"

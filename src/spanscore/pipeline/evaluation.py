@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from spanscore.core.job import Decision, Job
 from spanscore.core.log import type_name, user_origin
@@ -35,16 +36,29 @@ def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
     return tuple(account_of(judge) for judge in judges if judge is not None)
 
 
-def beginnings_of(metric: Metric) -> dict[str, tuple[tuple[Hashable, str], int]]:
-    """Return kind of sample → ((account, first field of the questions), number of questions); empty without a judge.
+class Beginning(NamedTuple):
+    """The beginning of a metric's questions about a sample, which the provider caches.
 
-    Questions to one account about one sample with the same first field have the same beginning, which the provider caches.
+    Questions about one sample have the same beginning if ``account`` and ``first_field`` are equal.
+
+    Attributes:
+        account: account of the metric's judge.
+        first_field: field of the sample with which the questions begin.
+        questions: number of the metric's questions with this beginning.
     """
+
+    account: Hashable
+    first_field: str
+    questions: int
+
+
+def beginnings_of(metric: Metric) -> dict[str, Beginning]:
+    """Return kind of sample → beginning of the metric's questions; empty without a judge."""
     judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
     if judge is None or beginning is None:
         return {}
     firsts = {kind: beginning(kind) for kind in metric.requires}
-    return {kind: ((account_of(judge), field), number) for kind, (field, number) in firsts.items() if field}
+    return {kind: Beginning(account_of(judge), field, number) for kind, (field, number) in firsts.items() if field}
 
 
 def asks_a_judge(metric: Metric) -> bool:
@@ -71,8 +85,8 @@ class Evaluation:
 
     Attributes:
         metrics: name → metric.
-        timeout_s: seconds that one metric may work on one sample; a metric's own ``timeout_s`` overrides it. The time does not
-            count in which the score waits for its place, or all its open questions wait to be sent.
+        timeout_s: seconds that one metric may work on one sample; a metric's own ``timeout_s`` overrides it. Time in
+            which the score waits for its place, or all its open questions wait to be sent, does not count.
         budget_ledger: budgets that pay the metrics' questions; None = no budget.
         at_once: maximum concurrent scores of a metric without a known judge, which may call a service; None = unlimited.
         transcribes: whether a score contains the questions to its judge, for `JudgeSpans`.
@@ -112,55 +126,55 @@ class Evaluation:
         ``on_change`` is called when a score arrives after this method has returned. Scores that arrive earlier are in
         ``RunningJob.scores``.
         """
-        at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
-        self._begin_each(job.decisions, at_work)
-        return at_work
+        running_job = RunningJob(job, on_change, undecided=job.undecided is not None)
+        self._begin_each(job.decisions, running_job)
+        return running_job
 
-    def begin_rest(self, decisions: Mapping[str, Decision], at_work: RunningJob) -> None:
+    def begin_rest(self, decisions: Mapping[str, Decision], running_job: RunningJob) -> None:
         """Begin the metrics that were decided on after a job's first scores; ``decisions`` may be empty."""
-        at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
-        at_work.undecided = False
-        self._begin_each(decisions, at_work)
+        running_job.job = replace(running_job.job, decisions={**running_job.job.decisions, **decisions})
+        running_job.undecided = False
+        self._begin_each(decisions, running_job)
 
-    def _begin_each(self, names: Iterable[str], at_work: RunningJob) -> None:
-        job, alike = at_work.job, Counter[Hashable]()
+    def _begin_each(self, names: Iterable[str], running_job: RunningJob) -> None:
+        job, alike = running_job.job, Counter[tuple[Hashable, str]]()
         beginnings = {name: begin for name in job.decisions if (begin := self._beginning(name, job.samples))}
-        for key, questions in beginnings.values():
-            alike[key] += questions  # to one account, with one first field
-        questions_alike = {name: (key[1], alike[key]) for name, (key, _) in beginnings.items()}
+        for account, first_field, questions in beginnings.values():
+            alike[account, first_field] += questions
+        questions_alike = {name: (field, alike[account, field]) for name, (account, field, _) in beginnings.items()}
         for name in names:
             try:
-                self._begin(name, at_work, questions_alike)
+                self._begin(name, running_job, questions_alike)
             except BaseException as error:  # noqa: BLE001  (a metric's ``requires`` may raise)
-                at_work.take_in(name, _broken(name, error))
+                running_job.take_in(name, _broken(name, error))
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
         """Yield one score per metric of a job, in the order of completion. No further metric of the job may be decided on."""
         changed = asyncio.Event()
-        at_work = self.begin(job, changed.set)
+        running_job = self.begin(job, changed.set)
         try:
             over = False
             while not over:
-                over = at_work.is_over  # read first: scores that arrive meanwhile are taken next time
-                for score in at_work.take():
+                over = running_job.is_over  # read first: scores that arrive meanwhile are taken next time
+                for score in running_job.take():
                     yield score
                 if not over:
                     await changed.wait()
                     changed.clear()
         finally:
-            at_work.give_up()
+            running_job.give_up()
 
-    def _beginning(self, name: str, samples: Samples) -> tuple[tuple[Hashable, str], int] | None:
+    def _beginning(self, name: str, samples: Samples) -> Beginning | None:
         beginnings = self._beginnings.get(name)
         kind = _kind_for(self.metrics[name], samples) if beginnings else None
         return beginnings.get(kind) if beginnings and kind else None
 
-    def _begin(self, name: str, at_work: RunningJob, questions_alike: Mapping[str, tuple[str, int]]) -> None:
-        job = at_work.job
+    def _begin(self, name: str, running_job: RunningJob, questions_alike: Mapping[str, tuple[str, int]]) -> None:
+        job = running_job.job
         samples = _DISABLED if self.disabled else job.samples
         metric = self.metrics.get(name)
         if metric is None:  # another process sampled for a metric that is missing here
-            at_work.take_in(name, _unknown(name, samples))
+            running_job.take_in(name, _unknown(name, samples))
             return
         sample = _sample_for(metric, samples)
         if sample is None:
@@ -171,7 +185,7 @@ class Evaluation:
                 reason = f"{metric.name} needs a {kinds} sample; the unit has none"
                 score = _unscored(metric, Outcome.MISSING_FIELD, reason)
                 score = replace(score, missing=absent_fields(metric, job.samples))
-            at_work.take_in(name, score)
+            running_job.take_in(name, score)
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
         score_context = self._score_context(name, job.taken_s, job.held_until_s, self.budget_ledger)
@@ -181,7 +195,7 @@ class Evaluation:
         context = suppressed_context()  # a metric's questions are not runs of the application
         calls = context.run(_record_calls_of, score_context)
         task = asyncio.get_running_loop().create_task(self._guarded(metric, sample, slot), context=context)
-        at_work.follow(name, RunningMetric(metric, timeout_s, calls, score_context, slot, task))
+        running_job.follow(name, RunningMetric(metric, timeout_s, calls, score_context, slot, task))
 
     async def _guarded(self, metric: Metric, sample: Sample, slot: MetricSlot | None) -> Score:
         try:
@@ -238,6 +252,12 @@ class RunningMetric:
 @dataclass(slots=True, eq=False)
 class RunningJob:
     """A job with its metrics, which run concurrently. Call on the loop thread.
+
+    States of a metric:
+        unfinished: its task runs. When the task ends, its score is added.
+        late: its deadline has passed, and its task is cancelled. After ``_TURNS`` turns, in which the task records its open
+            questions, the score ``timeout`` is added.
+        given up: the job was cancelled. ``add_unused`` adds the score ``shutdown`` if it called the judge.
 
     Attributes:
         job: the job.
@@ -310,18 +330,18 @@ class RunningJob:
                 self.take_in(running.score_context.metric, score, running.score_context.source)
 
     def _ended(self, name: str) -> None:
-        if name in self._unfinished:  # a late or abandoned metric is not in this mapping
+        if name in self._unfinished:  # the task of a late or given up metric ends, too
             running = self._stop_metric(name)
             self._finish(name, running, lambda: running.score(self.job.samples))
 
     def _late(self, name: str) -> None:
         running = self._stop_metric(name)
-        running.task.cancel()  # and abandoned: ``wait_for`` would wait for a judge that swallows the cancellation
+        running.task.cancel()  # without ``wait_for``, which would wait for a judge that swallows the cancellation
         self._late_metrics[name] = running
         after_turns(_TURNS, lambda: self._end_late(name, running))
 
     def _end_late(self, name: str, running: RunningMetric) -> None:
-        if name in self._late_metrics:  # an abandoned job has no late metrics
+        if name in self._late_metrics:  # ``give_up`` removes late metrics
             del self._late_metrics[name]
             self._finish(name, running, running.late)
 
@@ -425,7 +445,7 @@ class MetricSlot:
 
     async def take(self) -> None:
         """Wait for a place. The wait does not count against the score's time."""
-        if self._places.locked():
+        if self._places.locked():  # counts as one open question, which waits to be sent, so that the deadline stops
             with current_score().asks(), current_score().waits():
                 await self._places.acquire()
         else:

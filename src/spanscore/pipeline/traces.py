@@ -16,7 +16,7 @@ quiet        no span of the unit has arrived for ``quiet_ns``
 brief        a unit that is not followed; its trace has arrived in one request so far
 kept         a closed unit with spans that are kept, because late spans may open it again
 missing      a parent that has not arrived in time; the spans that waited for it became units or orphans
-outer        a missing parent outside all closed units; spans below it may be unit roots
+outer        a missing parent outside all closed units: spans below it are not late, and may be unit roots
 FORGOTTEN    stands for a closed unit with forgotten ids; further spans of it are late
 ORPHANED     stands for the unit of orphans; further spans below orphans are orphans
 
@@ -108,25 +108,25 @@ class TraceTable:
         """Number of traces with an open unit or with waiting claimed spans."""
         return len(self._traces.by_id) - len(self._traces.idle) + len(self._brief)
 
-    def holds(self, trace_id: bytes) -> bool:
-        """Whether a trace has an open unit, or waiting claimed spans."""
+    def is_open(self, trace_id: bytes) -> bool:
+        """Whether ``open`` counts a trace."""
         trace = self._traces.by_id.get(trace_id)
         return trace_id in self._brief if trace is None else bool(trace.units or trace.bytes)
 
     def has_trace(self, trace_id: bytes) -> bool:
-        """Whether a trace is open, or remembered because a unit of it has closed."""
+        """Whether ids of a trace are in the table, or a closed unit or a missing parent of it is remembered."""
         return trace_id in self._traces.by_id or self._past.has_trace(trace_id)
 
-    def waiting(self) -> set[UnitKey]:
+    def unreturned_keys(self) -> set[UnitKey]:
         """Return the keys of the units whose root has arrived and that ``due`` has not returned yet."""
         roots = [*(brief[0] for brief in self._brief.values()), *(closed.root for closed in self._ready)]
         return {unit_key(root) for root in (*roots, *(unit.root for unit in self._open_units))}
 
     def open_traces(self) -> set[bytes]:
-        """Return the ids of the traces with an open unit, or with waiting claimed spans."""
+        """Return the ids of the traces that ``open`` counts, and of those with a closed unit that ``due`` has not returned."""
         idle = {trace.id for trace in self._traces.idle}
-        waiting = {unit.root[0] for unit in self._ready}
-        return {*self._traces.by_id}.difference(idle).union(waiting, self._brief)
+        ready = {unit.root[0] for unit in self._ready}
+        return {*self._traces.by_id}.difference(idle).union(ready, self._brief)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which ``due`` has work without further spans; None if it has none."""
@@ -146,7 +146,7 @@ class TraceTable:
         trace = self._traces.by_id.get(trace_id)
         if trace is None or trace.last_ns != self._now_ns:
             trace = self._open_trace(trace_id, trace)
-        nodes = trace.nodes
+        nodes = trace.nodes  # span id → its unit; None without a claimed span above; the arrival of a waiting span
         if span_id in nodes:
             self.duplicates += 1
             return
@@ -274,7 +274,14 @@ class TraceTable:
     def _assign_waiting_to_open(
         self, trace: OpenTrace, parent_id: bytes, entries: _Entries, unit: GatheredUnit
     ) -> None:
-        """Do the same as ``_assign_waiting``, but faster, for the most frequent case: an open unit, and no missing parent."""
+        """Do the work of ``_assign_waiting`` for an open unit in a trace without missing parents, the most frequent case.
+
+        It is faster, because the steps of ``_assign_claimed`` that it leaves out are not needed:
+
+        - No span is late, or repeats a closed unit, or is a missing parent.
+        - A span that arrived before its parent neither begins a unit of its own nor extends the unit's end.
+        - The table's number of ids stays the same: the ids had no unit, and now are those of the unit.
+        """
         nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
         count = size = ids = 0
         below = [(parent_id, entries)]
@@ -453,10 +460,7 @@ class TraceTable:
     def _end_wait_for_parents(
         self, trace: OpenTrace, *, until_ns: int | None = None, outcome: Outcome | None = None
     ) -> None:
-        """Stop waiting for the parents of spans that have waited too long; these spans become units or orphans.
-
-        Spans that arrived after a unit of their trace was closed belong to that unit and are late. Exceptions are spans below
-        an outer parent, and spans that began after the unit's end.
+        """Stop waiting for the parents of spans that have waited too long; these spans become late spans, units or orphans.
 
         Args:
             trace: the trace.
@@ -464,8 +468,7 @@ class TraceTable:
             outcome: outcome of the new units; None = they are whole.
         """
         for parent_id, tops in trace.pop_without_parent(until_ns):
-            is_late = trace.arrival(tops[0]) > trace.first_close_ns and not self._past.is_outer(trace.id, parent_id)
-            is_late = is_late and not self._past.separate_or_extend(tops[0], FORGOTTEN)
+            is_late = self._is_late(trace, parent_id, tops[0])
             before = trace.bytes
             self._end_waiting(trace, tops, FORGOTTEN if is_late else ORPHANED, outcome)
             if trace.bytes < before:
@@ -474,6 +477,19 @@ class TraceTable:
         if until_ns is None:
             for parent_id in [*trace.waiting]:
                 self._assign_waiting(trace, parent_id, trace.waiting.pop(parent_id, []), ORPHANED)
+
+    def _is_late(self, trace: OpenTrace, parent_id: bytes, top: WireSpan | bytes) -> bool:
+        """Whether a span without its parent belongs to a closed unit of its trace.
+
+        It is not late in three cases:
+
+        - It arrived before the first unit of the trace was closed.
+        - Its parent is outer.
+        - It is claimed, and began after the end of the trace's closed units.
+        """
+        if trace.arrival(top) <= trace.first_close_ns or self._past.is_outer(trace.id, parent_id):
+            return False
+        return not self._past.separate_or_extend(top, FORGOTTEN)
 
     def _end_waiting(
         self, trace: OpenTrace, tops: _Entries, owner: GatheredUnit | None, outcome: Outcome | None

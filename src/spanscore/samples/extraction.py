@@ -15,7 +15,7 @@ from spanscore.core.codecs.messages import (
     ASSISTANT,
     TOOL,
     USER,
-    calls_by_id,
+    call_names_and_ids,
     is_message,
     message_text,
     role_of,
@@ -186,7 +186,7 @@ def _end_with_answer(messages: list[Message], turn: Sequence[GenAIMessage], answ
 
 def _split_last_text(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
     """Return a turn with its last text separated from the calls before it: the root of Vercel's SDK joins its steps."""
-    text = message_text(turn[-1]) if turn and calls_by_id(turn[-1]) else None
+    text = message_text(turn[-1]) if turn and call_names_and_ids(turn[-1]) else None
     if not text or not any(final_text(run.output) == text and not calls_tools(run.output) for run in runs):
         return turn
     parts = turn[-1].get("parts", turn[-1].get("content"))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from spanscore.core.codecs.messages import (
     ASSISTANT,
     TOOL,
-    calls_by_id,
+    call_names_and_ids,
     is_message,
     message_text,
     role_of,
@@ -176,7 +176,7 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
     if role != ASSISTANT:
         return None
     text = message_text(last)
-    return None if not text and calls_by_id(last) else text
+    return None if not text and call_names_and_ids(last) else text
 
 
 def _contains_answer(prompt: str, answer: str) -> bool:

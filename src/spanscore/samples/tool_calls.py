@@ -13,7 +13,7 @@ from itertools import chain
 
 from spanscore.core.codecs.messages import (
     ASSISTANT,
-    calls_by_id,
+    call_names_and_ids,
     message_text,
     role_of,
     sample_messages,
@@ -177,10 +177,10 @@ class TurnCalls:
         """Yield the messages of a run's turn with the calls that no earlier message has."""
         self._seen.begin()
         for message in messages_of_turn(run.input) if run.may_have_tool_calls else ():
-            if (calls := calls_by_id(message)) and (new := self._seen.add_new(message, calls, index)):
+            if (calls := call_names_and_ids(message)) and (new := self._seen.add_new(message, calls, index)):
                 yield _message_with_calls(index, message, new, None)
         for message in run.output:
-            if calls := calls_by_id(message):
+            if calls := call_names_and_ids(message):
                 has_results = len(message.get("parts") or ()) > len(calls) and bool(tool_responses(message))
                 if new := self._seen.add_new(message, calls, index if has_results else index + 1):
                     yield _message_with_calls(index, message, new, run.agent)
@@ -283,7 +283,7 @@ class _SeenCalls:
 
     def identify_all(self, message: GenAIMessage) -> list[_Call]:
         """Return the calls of a message, and remember them."""
-        names = calls_by_id(message)
+        names = call_names_and_ids(message)
         calls = [self._by_id[name] for name in names if name in self._by_id]
         if len(calls) == len(names):
             return calls
@@ -292,7 +292,7 @@ class _SeenCalls:
     def identify_in_own_exchange(self, message: GenAIMessage) -> list[_Call | None]:
         """Begin an exchange that consists of this message, and return its calls; None for an unknown call."""
         self.begin()
-        return [self.identify(call) for call in tool_calls(message)] if calls_by_id(message) else []
+        return [self.identify(call) for call in tool_calls(message)] if call_names_and_ids(message) else []
 
     def identify(self, call: ToolCall) -> _Call | None:
         """Return the seen call with the id, otherwise the first equal call that this exchange did not have; None without one.

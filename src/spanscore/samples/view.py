@@ -12,8 +12,8 @@ from spanscore import semconv
 from spanscore.core.codecs.media import is_marker
 from spanscore.core.codecs.messages import (
     USER,
-    calls_by_id,
-    is_made,
+    call_names_and_ids,
+    is_made_by_middleware,
     join_text_blocks,
     message_text,
     role_of,
@@ -163,7 +163,7 @@ def count_human_messages(messages: Iterable[GenAIMessage]) -> int:
 
 def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
     """Return whether any of the messages calls a tool."""
-    return any(calls_by_id(message) for message in messages)
+    return any(call_names_and_ids(message) for message in messages)
 
 
 def replace_edited_messages(input: RootValue, output: RootValue, unit: Unit, models: Sequence[ModelRun]) -> RootValue:
@@ -250,7 +250,7 @@ def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
 
 def is_human(message: GenAIMessage) -> bool:
     """Return whether a human wrote the message. Some user messages contain only tool results, or come from a middleware."""
-    return role_of(message.get("role")) == USER and not is_made(message) and not _only_responses(message)
+    return role_of(message.get("role")) == USER and not is_made_by_middleware(message) and not _only_responses(message)
 
 
 def _only_responses(message: GenAIMessage) -> bool:

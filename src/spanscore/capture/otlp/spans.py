@@ -121,7 +121,7 @@ class OtlpSpans:
 
     def connect(self, intake: Intake) -> None:
         """Use this intake from now on, forget all spans, and count from zero."""
-        self._event_queue, self._port = intake.event_queue, intake.port
+        self._event_queue, self._port = intake.event_queue, intake.listener
         self._sampler, self._ledger = intake.sampler, intake.ledger
         self._repaired: Counter[str] = Counter()
         self.counts = EndpointCounts()
@@ -326,7 +326,7 @@ class OtlpSpans:
         self._close_units(self.streams.due(now_ns), now_ns, is_stream=True)
         for copies in self.streams.copies():
             self._hand_on_copies(copies, now_ns, once=False)
-        self._kept.forward_overdue(now_ns, self.table.waiting)
+        self._kept.forward_overdue(now_ns, self.table.unreturned_keys)
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next unit closes or the next kept span is forwarded, if no more spans come."""
@@ -335,7 +335,7 @@ class OtlpSpans:
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units with a root that wait for further spans."""
-        return self.table.waiting() | self.streams.waiting()
+        return self.table.unreturned_keys() | self.streams.waiting()
 
     def open_keys(self) -> set[UnitKey]:
         """Return the traces with spans that wait for the rest of their unit."""
@@ -357,7 +357,7 @@ class OtlpSpans:
     def unread_count(self) -> int:
         """Return the number of roots that the span thread has not read, plus the open units if it is abandoned. Thread-safe."""
         unread = self._accepted_roots - self._read_roots
-        return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread
+        return unread + len(self.table.unreturned_keys()) if self._event_queue.abandoned else unread
 
     def close(self) -> None:
         """Accept no further request. Thread-safe."""

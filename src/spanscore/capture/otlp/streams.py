@@ -120,7 +120,7 @@ class OpenStream(NamedTuple):
 
     def holds(self, trace_id: bytes) -> bool:
         """Return whether the trace has open spans or copies."""
-        if self.table.holds(trace_id):
+        if self.table.is_open(trace_id):
             return True
         return bool(self.copies) and any(span.trace_id == trace_id for spans in self.copies for span in spans)
 
@@ -193,7 +193,7 @@ class Streams:
 
     def waiting(self) -> set[UnitKey]:
         """Return the keys of units with a root that were not passed to the queue yet."""
-        return {key for table in self.tables() for key in table.waiting()}
+        return {key for table in self.tables() for key in table.unreturned_keys()}
 
     def due(self, steady_ns: int) -> Iterator[ClosedUnit]:
         """Yield complete units while ``free_places`` allows. The caller passes each to the queue before it takes the next."""

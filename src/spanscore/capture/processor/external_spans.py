@@ -113,7 +113,7 @@ class ExternalSpans:
 
     def connect(self, intake: Intake) -> None:
         """Use this intake from now on, and forget all units. In a forked child, open spans belong to the parent process."""
-        self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.port
+        self._intake, self._event_queue, self._port = intake, intake.event_queue, intake.listener
         self._sampler, self._session_ids = intake.sampler, intake.session_ids
         self._open = OpenUnits()
         self._logs = LogContent(_LOG_BYTES, _LOG_WAIT_NS)

@@ -22,7 +22,7 @@ from spanscore import semconv
 from spanscore.core.codecs.media import add_images, images_in, mark_media
 from spanscore.core.codecs.messages import (
     ASSISTANT,
-    LC_SOURCE,
+    MADE_BY,
     SYSTEM,
     TOOL,
     USER,
@@ -324,7 +324,7 @@ def _render_text_message(item: Any) -> dict[str, Any] | None:
         return None
     message, content, rest = item
     role = ROLES.get(type(message))
-    if role is None or type(content) is not str or len(content) > MAX_CHARS or LC_SOURCE in message.additional_kwargs:
+    if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE_BY in message.additional_kwargs:
         return None
     return _render_tool_text(message, content) if role is TOOL else _render_text(role, message, content, rest)
 

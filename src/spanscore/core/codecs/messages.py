@@ -22,9 +22,9 @@ USER = "user"
 ASSISTANT = "assistant"
 TOOL = "tool"
 SYSTEM = "system"
-LC_SOURCE = "lc_source"
-"""Key of a message that a middleware of LangChain made, such as a summary that replaces messages. Its value names the
-middleware. In LangChain's own messages the key is in ``additional_kwargs``.
+MADE_BY = "lc_source"
+"""Key with the name of the LangChain middleware that made a message, such as a summary that replaces messages. In LangChain's
+own messages the key is in ``additional_kwargs``.
 """
 
 _DICTS = frozenset({dict})
@@ -51,14 +51,14 @@ def is_message(value: Any) -> bool:
     return (type(role) is str or is_a(role, str)) and ("parts" in value or "content" in value)
 
 
-def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message. A tool's answer never counts as made."""
-    return LC_SOURCE in message and role_of(message.get("role")) != TOOL
+def is_made_by_middleware(message: Mapping[str, Any]) -> bool:
+    """Whether a middleware of LangChain made the message. A tool's answer never counts as made."""
+    return MADE_BY in message and role_of(message.get("role")) != TOOL
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
     """Return the text of a message, which may be empty; None if it has no text, but an image or a tool call."""
-    parts = _parts(message)
+    parts = _parts_in(message)
     if len(parts) == 1:  # the most frequent form
         return _text_of(parts[0])
     texts = [text for part in parts if (text := _text_of(part)) is not None]
@@ -76,14 +76,14 @@ def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
     """Return the tool calls of a message, in order."""
     return [
         ToolCall(name=_name_in(part), args=_arguments(part.get("arguments", part.get("args"))), id=_id(part.get("id")))
-        for part in _parts(message)
+        for part in _parts_in(message)
         if part.get("type") == "tool_call"
     ]
 
 
-def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
+def call_names_and_ids(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
     """Return name and id of each tool call in a message, in a twentieth of the time of ``tool_calls``."""
-    parts = _parts(message)
+    parts = _parts_in(message)
     if len(parts) == 1 and parts[0].get("type") != "tool_call":  # the most frequent form
         return ()
     return tuple([_name_and_id(part) for part in parts if part.get("type") == "tool_call"])
@@ -98,7 +98,7 @@ def _name_and_id(part: Mapping[str, Any]) -> tuple[str, str | None]:
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
     """Return the tools' answers in a message, in order. The plain text of a tool message counts as an answer, too."""
-    answers = [_response(part) for part in _parts(message) if part.get("type") == "tool_call_response"]
+    answers = [_response(part) for part in _parts_in(message) if part.get("type") == "tool_call_response"]
     if answers or role_of(message.get("role")) != TOOL:
         return answers
     return [ToolMessage(content=message_text(message) or "", tool_call_id=_id(message.get("tool_call_id")))]
@@ -114,7 +114,7 @@ def sample_messages(messages: Iterable[Any]) -> list[Message]:
 
 def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     role = role_of(message.get("role"))
-    if role == SYSTEM or is_made(message):
+    if role == SYSTEM or is_made_by_middleware(message):
         return []
     if role == ASSISTANT:
         return [converted for segment in _split_after_results(message) for converted in _assistant_messages(segment)]
@@ -129,7 +129,7 @@ def _to_sample_messages(message: Mapping[str, Any]) -> Sequence[Message]:
 def _split_after_results(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a message split after each group of tool results, because providers run their own tools within one answer."""
     segments: list[list[Mapping[str, Any]]] = [[]]
-    for part in _parts(message):
+    for part in _parts_in(message):
         previous = segments[-1][-1].get("type") if segments[-1] else None
         if previous == "tool_call_response" and part.get("type") != previous:
             segments.append([])
@@ -144,7 +144,8 @@ def _assistant_messages(message: Mapping[str, Any]) -> Sequence[Message]:
     return [answer, *tool_responses(message)]
 
 
-def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _parts_in(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the parts of a GenAI message; a text as a part."""
     parts = message["parts"] if "parts" in message else message.get("content")
     if type(parts) is list:
         if len(parts) == 1 and type(parts[0]) is dict:  # the most frequent form
@@ -323,7 +324,13 @@ _WRAPPERS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 # --- messages of clients --------------------------------------------------------------------------------------------
 
-# A message as a client's dict, ``{"role", "content", "tool_calls"}`` and similar → a GenAI message.
+# A message of a client → a GenAI message.
+#
+#     form                                                          function           caller
+#     unknown: of the conventions or of any client                  read_message       attributes of GenAI spans
+#     dict of OpenAI's clients: {"role", "content", "tool_calls"}   dict_message       LangChain, stored samples, normalizers
+#     message of LangChain, by the fields of its class              langchain_message  LangChain, stored samples
+#     dict without a role (AutoGen) or without content (BeeAI)      bare_message       stored samples
 
 _AUTOGEN_SUFFIXES = ("Message", "Event")
 """Suffixes of the types of AutoGen's messages: ``TextMessage``, ``ToolCallRequestEvent`` …"""
@@ -392,8 +399,8 @@ def langchain_message(
     if role == "remove":
         return None
     more = fields.get("additional_kwargs")
-    made = more.get(LC_SOURCE) if is_a(more, dict) else None
-    named = {"name": fields.get("name"), LC_SOURCE: made, "id": fields.get("id") if is_human else None}
+    made_by = more.get(MADE_BY) if is_a(more, dict) else None
+    named = {"name": fields.get("name"), MADE_BY: made_by, "id": fields.get("id") if is_human else None}
     origin = {key: value for key, value in named.items() if is_a(value, str) and value}
     if role == TOOL:
         return {"role": TOOL, "parts": [response_part(fields, content)], **origin}
@@ -479,8 +486,8 @@ def text_of_events(text: str) -> str:
 
 def _join_words(datas: Sequence[Sequence[str]]) -> str:
     """Return the words of events. A space after every ``data:`` belongs to the format, not to the token."""
-    spaced = all(line[:1] in ("", " ") for data in datas for line in data)
-    return "".join([_event_text("\n".join([line[spaced:] for line in data])) for data in datas])
+    start = 1 if all(line[:1] in ("", " ") for data in datas for line in data) else 0
+    return "".join([_event_text("\n".join([line[start:] for line in data])) for data in datas])
 
 
 def _events(text: str) -> Iterator[list[str] | None]:

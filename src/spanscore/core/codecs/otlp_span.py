@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.core.codecs.sdk import STATUS, WireAttributes, failure, metadata_of
+from spanscore.core.codecs.sdk import STATUS, WireAttributes, exception_events, metadata_of
 from spanscore.core.span import SpanData
 
 # --- otlp pairs -----------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         parent_is_remote=flags & IS_REMOTE == IS_REMOTE if parent_id and flags & HAS_IS_REMOTE else None,
         events=(
             *([(event.name, attributes_of_pairs(event.attributes)) for event in events] if events else ()),
-            *(failure(span.status.message) if status else ()),
+            *(exception_events(span.status.message) if status else ()),
         ),
     )
 

@@ -19,7 +19,7 @@ from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
 T = TypeVar("T")
 _SETS: Final = 512
 _CHARS: Final = 2_000
-"""Maximum number of cached sets of names, and of characters of a set: a sender of larger sets may send others each time."""
+"""Maximum number of cached sets of names, and of characters of a cached set: the names of a larger set may differ each time."""
 
 
 class AttributeCache(dict[tuple[str, ...], T]):
@@ -80,13 +80,13 @@ def span_data(readable: ReadableSpan) -> SpanData:
         parent_is_remote=None if parent is None else parent.is_remote,
         events=(
             *((event.name, event.attributes or {}) for event in readable.events),
-            *failure(readable.status.description),
+            *exception_events(readable.status.description),
         ),
     )
 
 
-def failure(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return the description of a span's status as an exception event, as most instrumentations record it; empty without."""
+def exception_events(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return the description of a span's status as an exception event, as most instrumentations record it; () without one."""
     return (("exception", {semconv.EXCEPTION_MESSAGE: description}),) if description else ()
 
 
@@ -200,16 +200,16 @@ def encode_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WireAttributes(Attributes):
-    """Attributes of a received span, with content as JSON text, which is parsed into structures when it is first read.
+    """Attributes of a received span, with content as JSON text, which is parsed when it is first read.
 
     Attributes:
-        wire: the received attributes, for callers that read them without parsing; empty after content was parsed.
+        wire: the received attributes, for callers that read them without parsing; empty once the content is parsed.
     """
 
     __slots__ = ("wire",)
 
     def __init__(self, wire: Mapping[str, Any]) -> None:
-        super().__init__(wire, partial(structures, wire))
+        super().__init__(wire, partial(parse_content, wire))
         self.wire: Mapping[str, Any] = wire
 
     def _render_all(self) -> Mapping[str, Any]:
@@ -217,8 +217,8 @@ class WireAttributes(Attributes):
         return super()._render_all()
 
 
-def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return the content of received attributes, parsed. Lists under the names of ``unread`` are parsed when they are read."""
+def parse_content(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
+    """Return the parsed content of received attributes. Lists under the names of ``unread`` are parsed when they are read."""
     content: dict[str, Any] = {}
     for name, value in wire.items():
         if name in unread and type(value) is str and value.startswith("["):

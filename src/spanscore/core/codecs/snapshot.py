@@ -35,7 +35,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
-from spanscore.core.codecs.messages import LC_SOURCE
+from spanscore.core.codecs.messages import MADE_BY
 from spanscore.core.codecs.text import plain_dict
 from spanscore.core.log import bases_of, class_name, defines, is_a, module_of, type_name
 
@@ -199,7 +199,7 @@ def last_human(value: Any) -> MessageSnapshot | None:
     if type(messages) is not list:
         return None
     for message in reversed(messages):
-        if type(message) is HumanMessage and LC_SOURCE not in message.additional_kwargs:
+        if type(message) is HumanMessage and MADE_BY not in message.additional_kwargs:
             return _message(message)
     return None
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, join_text_blocks
-from spanscore.core.codecs.sdk import AttributeCache, attributes_under, names_under, structures
+from spanscore.core.codecs.sdk import AttributeCache, attributes_under, names_under, parse_content
 from spanscore.core.codecs.text import from_wire, is_cut
 from spanscore.core.span import Attributes, NoContent, SpanData
 from spanscore.samples.normalizers.building import (
@@ -314,9 +314,9 @@ def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = (
     Args:
         unread: names whose lists are parsed only when they are read.
     """
-    content = structures(raw_content, unread=unread)
+    content = parse_content(raw_content, unread=unread)
     if len(content) < len(raw_content) and (variables := attributes_under(semconv.PROMPT_VARIABLE, raw_content)):
-        # ``structures`` leaves out prompt variables, which are flat attributes; together they become the input value.
+        # ``parse_content`` leaves out prompt variables, which are flat attributes; together they become the input value.
         content[semconv.INPUT_VALUE] = variables
     for name in _MESSAGE_SIDES:
         listed = content.get(name)

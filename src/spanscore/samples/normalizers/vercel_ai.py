@@ -111,7 +111,7 @@ def _answer(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     thought = raw_content.get(_REASONING)
     reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
     answer_parts = [*reasoning, *parts_of(text), *_calls(raw_content)]
-    return [{"role": ASSISTANT, "parts_of": answer_parts}] if answer_parts or text is not None else None
+    return [{"role": ASSISTANT, "parts": answer_parts}] if answer_parts or text is not None else None
 
 
 def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
