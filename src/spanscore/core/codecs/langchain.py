@@ -28,7 +28,7 @@ from spanscore.core.codecs.messages import (
     USER,
     call_part,
     dict_message,
-    is_made,
+    is_made_by_middleware,
     is_message,
     join_text_blocks,
     langchain_message,
@@ -560,7 +560,11 @@ def _add_state_message(content: dict[str, Any], last_human: Sequence[dict[str, A
         without_id = [{key: value for key, value in message.items() if key != "id"} for message in last_human]
         if prompts[-1:] == without_id:
             prompts[-1:] = last_human
-    elif resumes and answers and not any(message.get("role") == USER and not is_made(message) for message in answers):
+    elif (
+        resumes
+        and answers
+        and not any(message.get("role") == USER and not is_made_by_middleware(message) for message in answers)
+    ):
         # The output of a resumed graph has the human message, unless a summary by a middleware has replaced it.
         content[semconv.HISTORY] = last_human
 

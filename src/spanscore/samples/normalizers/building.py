@@ -291,7 +291,7 @@ def _retrieval(inputs: Any, outputs: Any) -> dict[str, Any]:
 
 
 def as_documents(result: Any) -> list[Any] | None:
-    """Return a retriever's result, unfold_dump, as a list of documents in any form; None if it has no document.
+    """Return a retriever's result, unfolded, as a list of documents in any form; None if it has no document.
 
     A document in an unknown form stays in the list, because it was retrieved, although its text is unknown.
     """
