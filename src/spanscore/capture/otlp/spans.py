@@ -450,7 +450,10 @@ class OtlpSpans:
         if self.claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
             return self.claims.roots(closed)
         units = [] if self.claims.has_no_unit(closed) else units_of(closed, self.translator, self._repaired, self.logs)
-        if closed.revision and [unit.key for unit in units] != [closed.key]:
+        whole = units
+        if closed.revision and closed.outcome is not None:  # `units` has only the topmost span, even if it is no root
+            whole = units_of(closed._replace(outcome=None), self.translator, Counter(), self.logs)
+        if closed.revision and [unit.key for unit in whole] != [closed.key]:
             self.table.late += 1  # the late span changes which spans are roots; the old units have been scored
             return 0
         for unit in units:
