@@ -158,7 +158,7 @@ def test_content_is_rendered_when_it_is_first_read() -> None:
 
     assert translated is not None
     assert translated.without_content().attributes[semconv.CONVERSATION_ID] == "t-1"
-    assert callable(translated.attributes.held)  # type: ignore[attr-defined]
+    assert callable(translated.attributes.content_owner)  # type: ignore[attr-defined]
 
 
 def test_raw_content_weighs_until_it_is_rendered() -> None:
