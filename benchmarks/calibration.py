@@ -116,12 +116,12 @@ def _result(rng: np.random.Generator, runs: int, labels: int, judge: Judge, true
         except ConfigurationError:
             continue
         plain, weighted = _window(rng, judge, true), _weighted_window(rng, judge, true)
-        corrected = made.correct(plain)
+        corrected = made.corrected(plain)
         own = int(units[0] + units[2])
         fresh = made.fresh(_sums(own))
         pairs = (
             (corrected, true),
-            (made.correct(weighted), true),
+            (made.corrected(weighted), true),
             (fresh, true),
             (made.kappa, kappa),
             (made.informedness, j),
@@ -166,7 +166,7 @@ def wrong_labels(
             except ConfigurationError:
                 continue
             passed = rng.binomial(WINDOW, true * judge.sensitivity + (1 - true) * (1 - judge.specificity))
-            one, fresh = made.correct(_window(rng, judge, true)), made.fresh(_sums(int(passed)))
+            one, fresh = made.corrected(_window(rng, judge, true)), made.fresh(_sums(int(passed)))
             held, fresh_held = _holds(one, true), _holds(fresh, true)
             found.append((one.value - true, held, one.high - one.low, fresh.value - true, fresh_held))
         yield WrongLabels(size, judge, known_by, 1.0 - len(found) / runs, *map(float, np.mean(found, axis=0)))

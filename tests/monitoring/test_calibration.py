@@ -32,7 +32,7 @@ CALIBRATION = Calibration.of(pairs(COUNTS))
 def test_the_corrected_rate_is_rogan_and_gladens() -> None:
     truescore = 0.80274399
 
-    assert CALIBRATION.correct(RAW).value == pytest.approx(truescore, abs=1e-8)
+    assert CALIBRATION.corrected(RAW).value == pytest.approx(truescore, abs=1e-8)
 
 
 def test_its_interval_is_lang_and_reiczigels() -> None:
@@ -43,7 +43,7 @@ def test_its_interval_is_lang_and_reiczigels() -> None:
     middle = rate + 2 * Z**2 * (rate * of_se - (1 - rate) * of_sp)
     half = Z * sqrt(p * (1 - p) / n + rate**2 * of_se + (1 - rate) ** 2 * of_sp) / j
 
-    assert CALIBRATION.correct(RAW)[1:] == pytest.approx((middle - half, middle + half), abs=1e-12)
+    assert CALIBRATION.corrected(RAW)[1:] == pytest.approx((middle - half, middle + half), abs=1e-12)
 
 
 def test_the_rate_of_fresh_labels_is_that_of_ppi_plus_plus() -> None:
@@ -94,8 +94,8 @@ def test_a_unit_that_was_judged_rarely_weighs_as_much_as_it_stood_for() -> None:
 
 
 def test_a_wider_sample_of_the_window_makes_the_interval_wider() -> None:
-    even = CALIBRATION.correct(moments([(1.0, 1.0)] * 300 + [(0.0, 1.0)] * 100))
-    uneven = CALIBRATION.correct(moments([(1.0, 1.0)] * 150 + [(1.0, 0.05)] * 150 + [(0.0, 0.1)] * 100))
+    even = CALIBRATION.corrected(moments([(1.0, 1.0)] * 300 + [(0.0, 1.0)] * 100))
+    uneven = CALIBRATION.corrected(moments([(1.0, 1.0)] * 150 + [(1.0, 0.05)] * 150 + [(0.0, 0.1)] * 100))
 
     assert uneven.high - uneven.low > even.high - even.low
 
@@ -160,4 +160,4 @@ def _simulated(rng: random.Random, true: float, *, by_verdict: bool) -> dict[str
         found = Calibration.of(drawn)
     except ConfigurationError:
         return None
-    return {"corrected": found.correct(raw), "fresh": found.fresh(raw)}
+    return {"corrected": found.corrected(raw), "fresh": found.fresh(raw)}

@@ -57,7 +57,7 @@ def test_python_and_promql_say_the_same(prometheus: ModuleType, tmp_path: Path) 
             for one in (rules.corrected_rate(CALIBRATION, passed, every), *ends)
         ]
 
-    assert found == pytest.approx(list(CALIBRATION.correct(moments(SCORES))), rel=1e-7)
+    assert found == pytest.approx(list(CALIBRATION.corrected(moments(SCORES))), rel=1e-7)
 
 
 PASSED = 'gen_ai_evaluation_score_label="pass"'
@@ -85,7 +85,7 @@ def test_the_rate_is_recorded_until_another_series_is_written(
         *sums("another", "fail", after.format(21)),
     ]
     labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.EVALUATOR_VERSION}="calibrated",window="1h"}}'
-    corrected = CALIBRATION.correct(moments([(1.0, 1.0)] * 79 * 55 + [(0.0, 1.0)] * 21 * 55))
+    corrected = CALIBRATION.corrected(moments([(1.0, 1.0)] * 79 * 55 + [(0.0, 1.0)] * 21 * 55))
     rate = {"labels": labels, "value": round(corrected.value, 6)}
     ends = {rules.LOW: corrected.low, rules.HIGH: corrected.high}  # they hang on how far Prometheus extrapolates
     near = [f"count(abs({name}{labels} - {value}) < 0.005)" for name, value in ends.items()]

@@ -99,7 +99,7 @@ def test_whatever_comes_each_unit_is_reported_once_per_revision(seed, late):
     counts = Counter((unit.key, unit.revision) for unit in closed)
     assert set(counts.values()) == {1}
     assert all((key, revision - 1) in counts for key, revision in counts if revision)
-    assert (subject.open, subject.bytes, subject.waiting_for_root, subject.waiting()) == (0, 0, 0, set())
+    assert (subject.open, subject.bytes, subject.waiting_for_root, subject.unreturned_keys()) == (0, 0, 0, set())
 
 
 @pytest.mark.parametrize("seed", BATCHES)

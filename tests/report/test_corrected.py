@@ -38,7 +38,7 @@ def test_the_rate_is_corrected_with_the_weights_of_the_scores() -> None:
 
     assert found is not None
     assert found.raw == pytest.approx(60 / 70)
-    assert found.rate == SAVED.calibration.correct(moments([(1.0, 0.5)] * 30 + [(0.0, 1.0)] * 10))
+    assert found.rate == SAVED.calibration.corrected(moments([(1.0, 0.5)] * 30 + [(0.0, 1.0)] * 10))
 
 
 def test_scores_of_an_earlier_series_are_not_corrected_with_the_others() -> None:

@@ -505,7 +505,7 @@ class CalibrationResult:
             return {}
         raw = Estimated(mean(self.window), *interval(self.window))
         calibration = self.calibration
-        return {"fresh": calibration.fresh(self.window), "corrected": calibration.correct(self.window), "raw": raw}
+        return {"fresh": calibration.fresh(self.window), "corrected": calibration.corrected(self.window), "raw": raw}
 
     @property
     def qualities(self) -> dict[str, Estimated]:

@@ -335,7 +335,7 @@ class Calibration:
         half = Z * sqrt(variance)
         return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
 
-    def correct(self, raw: Moments) -> Estimated:
+    def corrected(self, raw: Moments) -> Estimated:
         """Return the pass rate that humans would give a window, which may have no labels.
 
         It is right as long as the judge errs as it did on the labelled units: same evaluator version, similar traffic. Rate:

@@ -165,7 +165,7 @@ def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> 
     if last != by.evaluator_version:
         return CorrectedRate(None, None, by, last)
     own = moments((float(row.label == "pass"), 1.0 / row.weight) for row in judged if row.evaluator_version == last)
-    return CorrectedRate(by.calibration.correct(own), mean(own), by, last)
+    return CorrectedRate(by.calibration.corrected(own), mean(own), by, last)
 
 
 # --- missing scores and the funnel -----------------------------------------------------------------------------------
