@@ -39,16 +39,15 @@ _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
     (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
 )
 """Attribute with the kind of a span → role by its value as on the wire (MLflow's is JSON); any other value is a ROOT."""
-_CONTENT: Final = frozenset(
-    {
-        *(semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION),
-        *(semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.TRACELOOP_INPUT, semconv.TRACELOOP_OUTPUT),
-        *("pydantic_ai.all_messages", "all_messages_events", "langfuse.observation.input"),
-        *("langfuse.observation.output", "mlflow.spanInputs", "mlflow.spanOutputs", "gcp.vertex.agent.llm_request"),
-        *(f"{semconv.PROMPT}.0.content", "request_data"),
-    }
+_CONTENT: Final = (
+    *(semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION),
+    f"{semconv.PROMPT}.0.content",
+    *(semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.TRACELOOP_INPUT, semconv.TRACELOOP_OUTPUT, "request_data"),
+    *("pydantic_ai.all_messages", "all_messages_events", "langfuse.observation.input", "langfuse.observation.output"),
+    *("mlflow.spanInputs", "mlflow.spanOutputs", "gcp.vertex.agent.llm_request"),
 )
-"""Attributes with a question or an answer. A span with one of them, and without an attribute for its kind, is a ROOT."""
+"""Attributes with a question or an answer. A span with one of them, and without an attribute for its kind, is a ROOT.
+The most frequent are first, because each is a search in the bytes of a span."""
 LOGFIRE: Final = "logfire"
 """Prefix of the scopes of Logfire's spans."""
 

@@ -312,7 +312,7 @@ class FittingRun:
         every = 1 if self.demonstrations == 0 else 2  # with 2, every other candidate has a new instruction
         indices = range(0, len(sets), every)
         proposals, notes = await self._propose_instructions(step, parts.demonstrations, run, len(indices))
-        instructions = dict(zip(indices, proposals, strict=False))
+        instructions = dict(zip(indices, proposals, strict=True))
         candidates = [step.prompts(examples, instructions.get(index)) for index, examples in enumerate(sets)]
         return [candidate for candidate in candidates if candidate != step.prompts_in_force], notes
 
@@ -321,7 +321,7 @@ class FittingRun:
     ) -> tuple[list[str | None], list[str]]:
         """Return instructions by the rewriter, which sees mistakes of the judge, and a note on failed requests.
 
-        A failed request gives None. If the judge made no mistake, no request is made, and the list is empty.
+        A failed request gives None. If the judge made no mistake, no request is made, and all instructions have the value None.
 
         Raises:
             JudgeBudgetSpent: the budget of the score context is spent.
@@ -333,9 +333,8 @@ class FittingRun:
             if score.number is not None and score.number != labelled.verdict
         ]
         if not mistakes:
-            return [], [
-                f"the rewriter was not called: no verdict on the {len(samples)} labels for demonstrations was wrong"
-            ]
+            note = f"the rewriter was not called: no verdict on the {len(samples)} labels for demonstrations was wrong"
+            return [None] * number, [note]
         instruction = step.in_force.instruction
         proposals = await asyncio.gather(
             *(self._propose_instruction(instruction, mistakes, index) for index in range(number))
