@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -74,3 +75,12 @@ def test_nothing_is_rendered_to_find_a_model_or_to_let_content_go() -> None:
     kept = make_unit(root, model).without_content()
 
     assert [span.attributes for span in kept.spans] == [{}, plain]
+
+
+def test_a_translated_span_keeps_every_field_but_content() -> None:
+    given = {field.name: object() for field in fields(SpanData)}
+    changed = {"attributes": {"a": 1}, "metadata": {"m": 2}, "no_content": None}
+
+    translated = SpanData(**given).translated(**changed)  # type: ignore[arg-type]
+
+    assert {name: getattr(translated, name) for name in given} == {**given, **changed, "events": ()}

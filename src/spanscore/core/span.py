@@ -211,6 +211,36 @@ class SpanData:
         """Whether the head sampler sampled the trace, so that it is exported."""
         return bool(self.trace_flags & 1)
 
+    def translated(
+        self, attributes: Mapping[str, Any], metadata: Mapping[str, Any], no_content: NoContent | None
+    ) -> SpanData:
+        """Return the same span with these attributes, without events.
+
+        Every span of a scored unit is translated: `dataclasses.replace` takes 3 µs longer, a twentieth of the unit's CPU time.
+        """
+        return SpanData(
+            self.trace_id,
+            self.span_id,
+            self.parent_id,
+            self.name,
+            start_ns=self.start_ns,
+            end_ns=self.end_ns,
+            scope=self.scope,
+            kind=self.kind,
+            status=self.status,
+            attributes=attributes,
+            trace_flags=self.trace_flags,
+            trace_state=self.trace_state,
+            metadata=metadata,
+            resource=self.resource,
+            failed_inside=self.failed_inside,
+            parent_is_remote=self.parent_is_remote,
+            no_content=no_content,
+            conversation_id=self.conversation_id,
+            decided=self.decided,
+            unread=self.unread,
+        )
+
     def without_content(self) -> SpanData:
         """Return the same span without prompts, answers and documents."""
         if isinstance(self.attributes, Attributes):

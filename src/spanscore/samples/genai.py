@@ -227,7 +227,7 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     """Return a span's messages; empty for an attribute that was cut, which is a text."""
     messages = span.attributes.get(name)
     listed = messages if isinstance(messages, (list, tuple)) else ()
-    return [mark_media(message) for item in listed if (message := read_message(item)) is not None]
+    return [message for item in listed if (message := read_message(item)) is not None]
 
 
 def _model_run(span: SpanData, root: SpanData, by_id: Mapping[int, SpanData]) -> ModelRun:

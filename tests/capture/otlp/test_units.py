@@ -125,6 +125,16 @@ def test_a_unit_is_handed_on_whole_in_the_order_in_which_its_spans_began() -> No
     assert (unit.complete, unit.revision, served.receiver.units) == (True, 0, 1)
 
 
+def test_the_root_comes_first_of_spans_that_start_together() -> None:
+    served, root = Served(), agent()
+
+    served.send(tool(root, after_ns=-1_000), root)  # each span starts 1 µs after the one before
+    served.pass_time(2)
+
+    [(unit, _)] = served.units
+    assert unit.spans[0] is unit.root
+
+
 def test_traces_of_a_second_instrumentation_of_a_library_are_counted_as_unread() -> None:
     served, second = Served(), "opentelemetry.instrumentation.langchain"
     kinds = {FRAMEWORK: range(1, 11), CLIENT: range(11, 21), second: range(21, 31)}

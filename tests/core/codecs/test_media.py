@@ -21,6 +21,7 @@ from spanscore.core.codecs.media import (
     media_part,
     without_image_bytes,
 )
+from spanscore.core.codecs.messages import read_message
 from spanscore.core.codecs.stored_sample import content_hash, sample_of
 from spanscore.core.codecs.text import MAX_CHARS, to_wire
 from spanscore.core.sample import Image, MultiTurnSample, SingleTurnSample
@@ -129,6 +130,14 @@ def test_a_value_without_media_is_the_same_object() -> None:
     value = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "n": 1, "type": "file"}
 
     assert mark_media(value) is value
+
+
+def test_a_message_of_one_text_is_read_unchanged_unless_the_text_is_an_image() -> None:
+    text = {"role": "user", "parts": [{"type": "text", "content": "Hi"}]}
+    image = {"role": "user", "parts": [{"type": "text", "content": URI}]}
+
+    assert read_message(text) is text
+    assert str(read_message(image)).count("[image #") == 1
 
 
 def test_a_long_image_is_not_cut_by_the_limit_of_a_message() -> None:

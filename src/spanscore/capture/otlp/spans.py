@@ -68,8 +68,9 @@ def units_of(
             }
             read = replace(read, unread=unread)
         spans.append(read)
-    ordered = tuple(sorted(spans, key=lambda span: span.start_ns))
-    return split(Unit(closed.key, ordered, complete, closed.revision))
+    root_id = closed.key.span_id  # of spans that start in the same millisecond, the root is the first
+    spans.sort(key=lambda span: (span.start_ns, span.span_id != root_id))
+    return split(Unit(closed.key, tuple(spans), complete, closed.revision))
 
 
 # OTLP has no event for the start of a span. The bytes of claimed spans therefore wait in a table until their unit is complete.

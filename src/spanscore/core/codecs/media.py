@@ -220,6 +220,14 @@ def _mark_inner(items: Iterable[tuple[Any, Any]], depth: int, block_keys: Contai
     return changed
 
 
+def is_plain_text(part: Any) -> bool:
+    """Return whether a message's part is a text and nothing else, without media."""
+    if type(part) is not dict or len(part) != 2 or part.get("type") != "text":  # noqa: PLR2004  (type and content)
+        return False
+    text = part.get("content")
+    return type(text) is str and not text.startswith(_BEGINNINGS)
+
+
 def join_marked_blocks(value: Any, original: Any) -> Any:
     """Return a marked result of a tool as one text, if it consists of text blocks; unchanged if it has no marker."""
     if value is original or type(value) is not list:

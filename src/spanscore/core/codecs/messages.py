@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spanscore.core.codecs.media import MODALITY, has_words, media_part
+from spanscore.core.codecs.media import MODALITY, has_words, is_plain_text, mark_media, media_part
 from spanscore.core.codecs.text import as_text, from_wire, jsonable, safe_text
 from spanscore.core.log import is_a
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
@@ -337,15 +337,23 @@ _AUTOGEN_SUFFIXES = ("Message", "Event")
 
 
 def read_message(value: Any) -> dict[str, Any] | None:
-    """Return a message in the form of the conventions or of any client as a GenAI message; None for every other value."""
+    """Return a message in the form of the conventions or of any client as a GenAI message, with markers for its media.
+
+    None for every value that is not a message.
+    """
     if type(value) is not dict:
         return None
     parts = value.get("parts")
+    message: dict[str, Any] | None
     if type(parts) is list and type(value.get("role")) is str:  # most messages
-        if len(parts) == 1 and type(parts[0]) is dict and parts[0].get("type") == "text":  # the most frequent form
+        if len(parts) == 1 and is_plain_text(parts[0]):  # the most frequent form
             return value
-        return value if (converted := _convert_tool_blocks(parts)) is parts else {**value, "parts": converted}
-    return _client_message(value)
+        converted = _convert_tool_blocks(parts)
+        message = value if converted is parts else {**value, "parts": converted}
+    else:
+        message = _client_message(value)
+    marked: dict[str, Any] | None = mark_media(message)
+    return marked
 
 
 def _client_message(value: dict[str, Any]) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -384,13 +383,7 @@ def in_genai_names(
     merged = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         merged[semconv.FEEDBACK_METADATA] = key
-    return replace(
-        span,
-        attributes=Attributes(attributes, content),
-        events=(),
-        metadata=merged,
-        no_content=None if raw_content else no_content,
-    )
+    return span.translated(Attributes(attributes, content), merged, None if raw_content else no_content)
 
 
 def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
