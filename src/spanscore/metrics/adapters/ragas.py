@@ -83,6 +83,7 @@ class RagasMetric(ExternalMetric):
         except ImportError as error:
             raise MissingExtraError("ragas", "ragas") from error
         os.environ.setdefault(semconv.RAGAS_DO_NOT_TRACK_ENV, "true")
+        required = _required_fields(metric) if requires is None else requires  # first, as it refuses other objects
         prompts = [name for name, value in vars(metric).items() if isinstance(getattr(value, "instruction", None), str)]
         self.values = dict(values) if values is not None else _numbers_of_words(metric)
         super().__init__(
@@ -91,7 +92,7 @@ class RagasMetric(ExternalMetric):
             revision=version,
             name=name or snake(str(metric.name)),
             pass_at=pass_at,
-            requires=_required_fields(metric) if requires is None else requires,
+            requires=required,
             scale=scale or _scale(metric),
             parameters=parameters_of(metric, include=prompts, exclude=_NOT_IN_VERSION),
             judge_model=_model_name(llm if llm is not None else getattr(metric, "llm", None)),
