@@ -80,18 +80,14 @@ class FairQueue:
 
     def next(self, now_s: float) -> Waiter | None:
         """Return the next question without removing it; None if the queue is empty."""
-        while self._held:
-            waiter = next(iter(self._held.values()))[0]
-            if not waiter.slot.done() and waiter.held_until_s > now_s:
+        while queues := self._held or self._late:
+            waiter = next(iter(queues.values()))[0]
+            is_over = waiter.slot.done()
+            if not is_over and (queues is self._late or waiter.held_until_s > now_s):
                 return waiter
-            self._remove_first(self._held)
-            if not waiter.slot.done():
+            self._remove_first(queues)
+            if not is_over:
                 self._late.setdefault(waiter.metric, deque()).append(waiter)
-        while self._late:
-            waiter = next(iter(self._late.values()))[0]
-            if not waiter.slot.done():
-                return waiter
-            self._remove_first(self._late)
         return None
 
     def pop(self) -> None:
