@@ -391,8 +391,8 @@ def fit(prompt: Prompt, max_tokens: int) -> tuple[Prompt, float]:
     Raises:
         JudgeError: ``too_long``: the question does not fit even without any context and middle turn.
     """
-    max_tokens -= len(prompt.images) * IMAGE_TOKENS
-    room = max_tokens * BYTES_PER_TOKEN
+    image_tokens = len(prompt.images) * IMAGE_TOKENS
+    room = (max_tokens - image_tokens) * BYTES_PER_TOKEN
     parts = [prompt.instruction, prompt.evidence, *(example.evidence for example in prompt.examples)]
     if _most_bytes(parts) + len(_SYSTEM) + bytes_of(_answer_form(prompt)) <= room:
         return prompt, 0.0
@@ -402,7 +402,7 @@ def fit(prompt: Prompt, max_tokens: int) -> tuple[Prompt, float]:
             prompt = replace(prompt, evidence=shorten(prompt.evidence, size - room))
             size = _size(prompt)
     if size > room:
-        needs = ceil(size / BYTES_PER_TOKEN)
+        needs = image_tokens + ceil(size / BYTES_PER_TOKEN)
         raise JudgeError(
             f"{prompt.step}: the question is too long: about {needs} tokens cannot be cut, the judge reads {max_tokens} at "
             "most",
