@@ -82,7 +82,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
             f"{metrics.name} is one metric, not a list of them: write [{type(metrics).__name__}(…)]"
         )
     named: dict[str, Metric] = {}
-    for metric in metrics:
+    for metric in [metrics] if isinstance(metrics, str) else metrics:
         if isinstance(metric, str):
             raise ConfigurationError(_message_on_name(metric))
         if not isinstance(metric, Metric):
