@@ -12,8 +12,7 @@ from tests.extras import tiny_models
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ContextRelevancyV0, FaithfulnessWithHHEM, SemanticSimilarity
-from spanscore.metrics.kit.sentence_transformers_pairs import load_cross_encoder
-from spanscore.metrics.kit.transformers_pairs import load_entailment_classifier
+from spanscore.metrics.kit.sentence_transformers_pairs import load_cross_encoder, load_entailment_classifier
 from spanscore.testing import ScriptedJudge
 
 NLI = ("entailment", "neutral", "contradiction")

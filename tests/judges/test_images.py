@@ -104,6 +104,12 @@ def test_images_take_their_part_of_the_window() -> None:
         fit(SHOWN, 2 * IMAGE_TOKENS + 10)
 
 
+def test_a_question_that_is_too_long_names_the_window_and_its_tokens_with_its_images() -> None:
+    needed = question_tokens(SHOWN)
+    with pytest.raises(JudgeError, match=rf"about {needed} tokens cannot be cut, the judge reads 100 at most"):
+        fit(SHOWN, 100)
+
+
 def test_a_question_with_another_image_is_another_question() -> None:
     by = Seeing(CRITIQUE_JSON)
     prompts = [QUESTION, SHOWN, replace(QUESTION, images={1: OF_CAT}), replace(QUESTION, images={2: OF_CAT})]

@@ -58,11 +58,7 @@ _LITERALS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "non
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object from its pairs. Duplicate keys are an error: ``dict`` would keep the last of two verdicts.
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
+    """Return a JSON object from its pairs. Duplicate keys are an error: ``dict`` would keep the last of two verdicts."""
     unique = dict(pairs)
     if len(unique) < len(pairs):
         raise ValueError("a key appears twice in an object")
@@ -193,17 +189,6 @@ def validate_answer(value: Any, output: type[BaseModel]) -> BaseModel | None:
         return None
 
 
-def unwrap_object(value: Any, output: type[BaseModel]) -> Any:
-    """Return the object inside ``{"answer": {…}}`` if only the inner keys are fields of ``output``; else the value itself."""
-    names = _names(output)
-    if not isinstance(value, Mapping) or len(value) != 1:
-        return value
-    ((key, inner),) = value.items()
-    if _fold_name(key) in names or not isinstance(inner, Mapping):
-        return value
-    return inner if any(_fold_name(name) in names for name in inner) else value
-
-
 def _has_valid_keys(value: Mapping[str, Any], output: type[BaseModel]) -> bool:
     """Whether an object's keys differ in more than case, and at least one is a field of ``output``."""
     names = _names(output)
@@ -219,11 +204,7 @@ def _fold_name(name: str) -> str:
 
 
 def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a value whose objects have their keys renamed to the model's field names.
-
-    Raises:
-        ValueError: two keys of an object stand for the same field.
-    """
+    """Return a value whose objects have their keys renamed to the model's field names."""
     if isinstance(value, list):
         return [_rename_keys(part, names) for part in value]
     if not isinstance(value, Mapping):
@@ -233,7 +214,6 @@ def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
 
 @lru_cache(maxsize=256)
 def _names(output: type[BaseModel]) -> Mapping[str, str]:
-    """Return the field names of a model and of the models inside it, by their folded form."""
     return {_fold_name(name): name for name, _ in fields_of(output)}
 
 
@@ -318,10 +298,8 @@ def read(
     ("Rating: 4"). Pydantic's lax mode applies: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
 
     Args:
-        text: the judge's text.
         output: model of the answer. A class method ``from_plain_text(text, evidence)``, if any, reads an answer without an
             object of the judge's own, thoughts left out, or returns None.
-        evidence: the evidence that the judge was shown.
         repaired: whether the text is the repair of an unreadable answer. Then an object that is the whole text is a quotation
             even without a sentence.
     """
@@ -446,19 +424,16 @@ def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
 
 
 def _read_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
-    """Return the piece that begins with the bracket at ``start``, empty if it never closes; None after too many brackets."""
+    """Return the piece that begins with the bracket at ``start``, empty if it never closes; None after too many brackets.
+
+    Nearly valid JSON has a value only if it is an answer. A row of a broken list is thus no answer.
+    """
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return _read_loose_piece(text, start, output)
-    return _make_piece(text[start:end], value, output)
-
-
-def _read_loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
-    """Return nearly valid JSON as a piece if it is an answer, else the text up to its closing bracket, without a value.
-
-    A row of a broken list is thus no answer.
-    """
+        pass
+    else:
+        return _make_piece(text[start:end], value, output)
     with suppress(ValueError):
         value, end = loose_object(text, start)
         piece = _make_piece(text[start:end], value, output, as_json(value))
@@ -469,9 +444,13 @@ def _read_loose_piece(text: str, start: int, output: type[BaseModel]) -> _Piece 
 
 
 def _make_piece(text: str, value: Any, output: type[BaseModel], *forms: str) -> _Piece:
-    inner = unwrap_object(value, output)
-    if inner is not value:
-        forms = (*forms, as_json(inner))
+    """Return a piece. Its value is the object inside ``{"answer": {…}}`` if only the inner keys are fields of ``output``."""
+    names, inner = _names(output), value
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((key, only),) = value.items()
+        is_wrapper = _fold_name(key) not in names and isinstance(only, Mapping)
+        if is_wrapper and any(_fold_name(name) in names for name in only):
+            inner, forms = only, (*forms, as_json(only))
     return _Piece(text, inner, tuple(map(_squeeze_text, (text, *forms))), inner is not value)
 
 
@@ -522,7 +501,14 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
             was empty.
         JudgeError: the judge gave no answer; its type is ``too_long`` if the question was too long to be sent.
     """
-    prompt, not_shown = _with_images(judge, prompt)
+    not_shown = 0
+    if images := current_score().images:
+        numbers = {int(number) for number in NUMBER.findall(as_json(prompt.evidence))}
+        shown = {number: image for number, image in enumerate(images, 1) if number in numbers}
+        if reads_images(judge):
+            prompt = replace(prompt, images=shown)
+        else:
+            not_shown = len(shown)
     prompt, left_out = fit(prompt, bound_of(judge))
     text, answer = await _ask_once(judge, prompt, left_out, not_shown)
     if answer is None and repair:  # only once: a judge that fails twice rarely succeeds later
@@ -539,19 +525,6 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
         tried = ", also after one repair" if repair else ""
         raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form{tried}")
     return answer
-
-
-def _with_images(judge: Judge, prompt: Prompt) -> tuple[Prompt, int]:
-    """Return a question with the images that its evidence refers to by markers, and 0.
-
-    If the judge reads no images, return the question unchanged, and the number of these images.
-    """
-    images = current_score().images
-    if not images:
-        return prompt, 0
-    numbers = {int(number) for number in NUMBER.findall(as_json(prompt.evidence))}
-    shown = {number: image for number, image in enumerate(images, 1) if number in numbers}
-    return (replace(prompt, images=shown), 0) if reads_images(judge) else (prompt, len(shown))
 
 
 def _read_repair(text: str, repair: Prompt, question: Prompt) -> BaseModel | None:

@@ -194,7 +194,6 @@ def wrap_judge(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = 
     """Return a judge wrapped in the middleware that has a setting.
 
     Args:
-        judge: the judge to wrap.
         settings: keyword → setting; None counts as missing.
         chat_model: whether it has the layers of a chat model even without a setting.
 
@@ -228,7 +227,6 @@ def _with_wait(judge: Judge, settings: Mapping[str, Any]) -> Judge:
 
 
 def _check_settings(judge: Judge, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are not None."""
     if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
         raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
     present = {keyword: setting for keyword, setting in settings.items() if setting is not None}

@@ -53,7 +53,6 @@ class LangChainEmbedder:
         limits: keywords of ``judge()`` for attempts, places, deadlines and rates.
 
     Attributes:
-        account: the account of the embeddings.
         asked: the embeddings as a judge, with a judge's middleware; its answers are vectors.
         model: the model's configured name, or the name of the class.
     """

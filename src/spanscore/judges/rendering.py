@@ -245,11 +245,7 @@ def _by_field(evidence: Mapping[str, Any], fields: Mapping[str, str]) -> dict[st
         field = fields.get(variable, variable)
         name = variable if field in evidence else field
         shown[name] = [*value.parts] if isinstance(value, Passages) and value.parts else value
-    return {name: shown[name] for name in sorted(shown, key=_position)}
-
-
-def _position(field: str) -> int:
-    return SAMPLE_PARTS.index(field) if field in SAMPLE_PARTS else len(SAMPLE_PARTS)
+    return {name: shown[name] for name in dict.fromkeys((*SAMPLE_PARTS, *shown)) if name in shown}
 
 
 def fenced(evidence: Any) -> str:
@@ -369,13 +365,6 @@ _TEXT_ENDS = (re.compile(r"[.!?…؟۔।॥۔።][\"')\]”’»]*(?=\s)|[。�
 """Ends of sentences, in all scripts that mark them, and of words."""
 
 
-class FittedQuestion(NamedTuple):
-    """A question that fits the window, and the share of its tokens that was left out, [0, 1)."""
-
-    prompt: Prompt
-    left_out: float
-
-
 def less_answer(window: int) -> int:
     """Return the tokens of a window that remain for the question."""
     return window - min(_ANSWER_TOKENS, window // 4)
@@ -387,8 +376,8 @@ def bound_of(judge: Judge) -> int:
     return limit if isinstance(limit, int) else less_answer(_UNKNOWN_WINDOW)
 
 
-def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
-    """Return a question cut to an estimated maximum of tokens; unchanged if it fits.
+def fit(prompt: Prompt, max_tokens: int) -> tuple[Prompt, float]:
+    """Return a question cut to an estimated maximum of tokens, and the share of its tokens that was left out, [0, 1).
 
     - Contexts lose their ends, the longest context first. Contexts are ``Passages``, or a list of texts under a key that ends
       in ``contexts``.
@@ -402,24 +391,24 @@ def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
     Raises:
         JudgeError: ``too_long``: the question does not fit even without any context and middle turn.
     """
-    max_tokens -= len(prompt.images) * IMAGE_TOKENS
-    room = max_tokens * BYTES_PER_TOKEN
+    image_tokens = len(prompt.images) * IMAGE_TOKENS
+    room = (max_tokens - image_tokens) * BYTES_PER_TOKEN
     parts = [prompt.instruction, prompt.evidence, *(example.evidence for example in prompt.examples)]
     if _most_bytes(parts) + len(_SYSTEM) + bytes_of(_answer_form(prompt)) <= room:
-        return FittedQuestion(prompt, 0.0)
+        return prompt, 0.0
     before = size = _size(prompt)
     for shorten in (*[_shorten_contexts] * _PASSES, _shorten_conversation):
         if size > room:
             prompt = replace(prompt, evidence=shorten(prompt.evidence, size - room))
             size = _size(prompt)
     if size > room:
-        needs = ceil(size / BYTES_PER_TOKEN)
+        needs = image_tokens + ceil(size / BYTES_PER_TOKEN)
         raise JudgeError(
             f"{prompt.step}: the question is too long: about {needs} tokens cannot be cut, the judge reads {max_tokens} at "
             "most",
             error_type="too_long",
         )
-    return FittedQuestion(prompt, 1.0 - size / before)
+    return prompt, 1.0 - size / before
 
 
 def _shorten_contexts(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]:
@@ -467,9 +456,7 @@ def _end_at_sentence(text: str, most: int) -> str:
         ends = deque((end.end() for end in pattern.finditer(text, most // 2, most)), maxlen=1)
         if ends:
             return text[: ends[0]].rstrip()
-    while (
-        most and unicodedata.category(text[most])[0] == "M"
-    ):  # a vowel sign or an accent belongs to the character before
+    while most and unicodedata.category(text[most])[0] == "M":  # a vowel sign or accent of the character before
         most -= 1
     return text[:most].rstrip()
 

@@ -41,9 +41,13 @@ def suppress_tracing() -> AbstractContextManager[None]:
 @contextmanager
 def _mark_context() -> Iterator[None]:
     marked = context.set_value(_OLDER_KEY, True, context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    # Importing LangSmith costs half a second, and without the import it cannot trace. ``parent=False``: its search for the
+    # current run would take longer than all other steps.
+    is_loaded = "langsmith" in sys.modules or "langchain_core" in sys.modules
+    langsmith = _langsmith_context()(enabled=False, parent=False) if is_loaded else nullcontext()
     token = context.attach(marked)
     try:
-        with judging(), _without_langsmith():
+        with judging(), langsmith:
             yield
     finally:
         context.detach(token)
@@ -55,14 +59,6 @@ def suppressed_context() -> Context:
         return copy_context()
     with suppress_tracing():
         return copy_context()
-
-
-def _without_langsmith() -> AbstractContextManager[None]:
-    """Switch LangSmith off if it is loaded: importing it costs half a second, and without the import it cannot trace."""
-    if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
-        return nullcontext()
-    # ``parent=False``: LangSmith's search for the current run would take longer than all other steps.
-    return _langsmith_context()(enabled=False, parent=False)
 
 
 @cache

@@ -38,7 +38,9 @@ _APPROXIMATE = TokenCounter("about, 4 characters a token", lambda text: round(le
 @cache
 def counter(encoding: str = "cl100k_base") -> TokenCounter:
     """Return the best counter that works without a network: tiktoken would download a missing vocabulary."""
-    if encoding not in _VOCABULARIES or not (_folder() / _VOCABULARIES[encoding]).is_file():
+    chosen = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
+    folder = Path(chosen) if chosen else Path(tempfile.gettempdir()) / "data-gym-cache"
+    if encoding not in _VOCABULARIES or not (folder / _VOCABULARIES[encoding]).is_file():
         return _APPROXIMATE
     try:
         import tiktoken
@@ -58,8 +60,3 @@ def load_counter(model: str) -> None:
         return
     if own is not _APPROXIMATE:
         loaded_counters[model] = own.count
-
-
-def _folder() -> Path:
-    chosen = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
-    return Path(chosen) if chosen else Path(tempfile.gettempdir()) / "data-gym-cache"

@@ -8,7 +8,6 @@ from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as Ag
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
 from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
 from spanscore.metrics.catalog.registry import create as create
-from spanscore.metrics.category import Category as Category
 from spanscore.metrics.checks import CitationPresent as CitationPresent
 from spanscore.metrics.checks import ContainsPII as ContainsPII
 from spanscore.metrics.checks import JsonSchema as JsonSchema
@@ -21,6 +20,7 @@ from spanscore.metrics.checks import Regex as Regex
 from spanscore.metrics.checks import Tokens as Tokens
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
 from spanscore.metrics.criteria import AspectCritic as AspectCritic
+from spanscore.metrics.criteria import Category as Category
 from spanscore.metrics.criteria import SimpleCriteria as SimpleCriteria
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
@@ -52,11 +52,11 @@ from spanscore.metrics.retrieval import LLMContextPrecisionWithReference as LLMC
 from spanscore.metrics.retrieval import LLMContextRecall as LLMContextRecall
 from spanscore.metrics.retrieval import NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference
 from spanscore.metrics.retrieval import NonLLMContextRecall as NonLLMContextRecall
-from spanscore.metrics.rouge_score import Rouge as Rouge
+from spanscore.metrics.rouge_score_sacrebleu import Bleu as Bleu
+from spanscore.metrics.rouge_score_sacrebleu import Chrf as Chrf
+from spanscore.metrics.rouge_score_sacrebleu import Rouge as Rouge
 from spanscore.metrics.rubrics import InstanceRubrics as InstanceRubrics
 from spanscore.metrics.rubrics import Rubrics as Rubrics
-from spanscore.metrics.sacrebleu import Bleu as Bleu
-from spanscore.metrics.sacrebleu import Chrf as Chrf
 from spanscore.metrics.semantic_similarity import SemanticSimilarity as SemanticSimilarity
 from spanscore.metrics.string_similarity import ExactMatch as ExactMatch
 from spanscore.metrics.string_similarity import NonLLMStringSimilarity as NonLLMStringSimilarity

@@ -179,7 +179,15 @@ class AnswerCorrectness(JudgedMetric):
             "ground_truth": reference_statements,
         }
         classification = await self.ask(CLASSIFY_STATEMENTS, evidence)
-        return _sort_statements(response_statements, reference_statements, classification)
+        # A statement of the answer in both TP and FP, or in neither, is wrong.
+        wrong, _ = _match_rows(response_statements, classification.FP)
+        right = _find_statements(response_statements, classification.TP, excluded=wrong)
+        missed = _find_statements(reference_statements, classification.FN)
+        return _SortedStatements(
+            len(right),
+            tuple(response_statements[index] for index in _other_indices(response_statements, right)),
+            tuple(reference_statements[index] for index in sorted(missed)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +210,6 @@ class _SortedStatements:
         lines += [f"Wrong: {statement}" for statement in self.wrong]
         lines += [f"Missing: {statement}" for statement in self.missed]
         return "\n".join([*lines, ""])
-
-
-def _sort_statements(
-    response_statements: Sequence[str], reference_statements: Sequence[str], classification: Classification
-) -> _SortedStatements:
-    """Match the judge's rows with the statements. A statement of the answer in both TP and FP, or in neither, is wrong."""
-    wrong, _ = _match_rows(response_statements, classification.FP)
-    right = _find_statements(response_statements, classification.TP, excluded=wrong)
-    missed = _find_statements(reference_statements, classification.FN)
-    return _SortedStatements(
-        len(right),
-        tuple(response_statements[index] for index in _other_indices(response_statements, right)),
-        tuple(reference_statements[index] for index in sorted(missed)),
-    )
 
 
 def _find_statements(

@@ -142,17 +142,14 @@ class ContextRelevancyV0(JudgedMetric):
         invented = sum(len(answer.sentences) for answer in answers) - sum(map(len, extracted))
         total = len(self._sentences(context))
         overlaps = [min(len(sentences) / total, 1.0) if total else 0.0 for sentences in extracted]
-        agreement = self._agreement(extracted)
-        return Finding(
-            value=agreement * sum(overlaps) / len(overlaps),
-            explanation=_explain(extracted, total, agreement, invented),
-        )
-
-    def _agreement(self, extracted: Sequence[Sequence[str]]) -> float:
-        """Return the mean agreement of all pairs of answers, 0…1; 1 for a single answer."""
-        cut = [list(dict.fromkeys(self._sentences("\n".join(texts)))) for texts in extracted]
-        pairs = [_agreement_of(one, other, self._pairs) for one, other in combinations(cut, 2)]
-        return sum(pairs) / len(pairs) if pairs else 1.0
+        cut = [list(dict.fromkeys(self._sentences("\n".join(sentences)))) for sentences in extracted]
+        agreements = [_agreement_of(one, other, self._pairs) for one, other in combinations(cut, 2)]
+        agreement = sum(agreements) / len(agreements) if agreements else 1.0
+        counts = ", ".join(str(len(sentences)) for sentences in extracted)
+        explanation = f"Needed: {counts} of {total} sentences; agreement {agreement:.2f}."
+        if invented:
+            explanation += f" {invented} extracted sentences are repeated or not in the contexts, and do not count."
+        return Finding(value=agreement * sum(overlaps) / len(overlaps), explanation=explanation)
 
 
 def found_in(context: str, sentences: Sequence[str]) -> list[str]:
@@ -196,11 +193,3 @@ def _agreement_of(one: Sequence[str], other: Sequence[str], pair_scorer: PairSco
 
 def _key(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .。।۔\"'")
-
-
-def _explain(extracted: Sequence[Sequence[str]], total: int, agreement: float, invented: int) -> str:
-    counts = ", ".join(str(len(sentences)) for sentences in extracted)
-    text = f"Needed: {counts} of {total} sentences; agreement {agreement:.2f}."
-    if invented:
-        text += f" {invented} extracted sentences are repeated or not in the contexts, and do not count."
-    return text

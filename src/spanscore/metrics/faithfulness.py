@@ -16,9 +16,9 @@ from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.sentence_transformers_pairs import HHEM, Pairs, load_entailment_classifier
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, load_entailment_classifier
 from spanscore.protocols import Judge
 
 

@@ -59,12 +59,6 @@ def _scale_of(
     categories: Sequence[str] | None,
     bad: Sequence[str],
 ) -> Scale:
-    """Return the scale of a function's values.
-
-    Raises:
-        ConfigurationError: there are a scale and categories, a text is returned without categories, or the categories are
-            invalid.
-    """
     if categories is not None or bad:
         if scale is not None:
             raise ConfigurationError(f"{name}: scale and categories are both given; give one of them")

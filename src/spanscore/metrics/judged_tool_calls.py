@@ -101,13 +101,7 @@ class CallMetric(JudgedMetric):
         A second answer is asked for if the first one lacks a row; rows of other calls are ignored.
 
         Args:
-            calls: the calls to be judged.
-            step: the question.
-            sample: the conversation.
             more: further evidence, placed between the conversation and the list of calls.
-
-        Raises:
-            JudgeUnparseable: the second answer lacks a row, too.
         """
         if not calls:
             return {}
@@ -246,19 +240,14 @@ class ToolArguments(CallMetric):
         # A schema may be large, so its check does not run on the loop of all judges.
         invalid, unchecked = await run_interruptibly(None, _check_schemas, self.name, calls, tools)
         valid = [made for made in calls if made.number not in invalid]
-        more = {"tools": _definitions(valid, tools) or None}
-        rows = await self.ask_about(valid, JUDGE_ARGUMENTS, sample, more)
+        called = dict.fromkeys(made.call.name for made in valid)
+        definitions = [tools[name].model_dump(exclude_none=True) for name in called if name in tools]
+        rows = await self.ask_about(valid, JUDGE_ARGUMENTS, sample, {"tools": definitions or None})
         wrong = [*invalid.values(), *fault_lines(valid, rows)]
         lines = [f"{len(calls) - len(wrong)} of {len(calls)} calls had right arguments."]
         if unchecked:
             lines.append(f"Without a usable schema: {', '.join(sorted(unchecked))}.")
         return Finding(value=1 - len(wrong) / len(calls), explanation="\n".join([*lines, *wrong]))
-
-
-def _definitions(calls: Sequence[MadeCall], tools: Mapping[str, ToolDefinition]) -> list[dict[str, Any]]:
-    """Return the definitions of the called tools, each once."""
-    names = dict.fromkeys(made.call.name for made in calls)
-    return [tools[name].model_dump(exclude_none=True) for name in names if name in tools]
 
 
 def _check_schemas(
@@ -331,22 +320,16 @@ class StepEfficiency(CallMetric):
 
     async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
         """Count the repeated calls, then ask for a verdict on each other call."""
-        repeats = _repeats(calls)
+        repeats: dict[int, str] = {}
+        for place, made in enumerate(calls):
+            first = next((earlier for earlier in calls[:place] if _is_repeat(made, earlier)), None)
+            if first is not None:
+                repeats[made.number] = f"{made} repeats {first}"
         others = [made for made in calls if made.number not in repeats]
         rows = await self.ask_about(others, JUDGE_STEPS, sample, {})
         needless = [*repeats.values(), *fault_lines(others, rows)]
         line = f"{len(needless)} of {len(calls)} calls were needless."
         return Finding(value=1 - len(needless) / len(calls), explanation="\n".join([line, *needless]))
-
-
-def _repeats(calls: Sequence[MadeCall]) -> dict[int, str]:
-    """Return number of a call → the earlier call that it repeats, as a line, for the calls that repeat one."""
-    lines: dict[int, str] = {}
-    for place, made in enumerate(calls):
-        first = next((earlier for earlier in calls[:place] if _is_repeat(made, earlier)), None)
-        if first is not None:
-            lines[made.number] = f"{made} repeats {first}"
-    return lines
 
 
 def _is_repeat(made: MadeCall, earlier: MadeCall) -> bool:
@@ -419,7 +402,7 @@ class ErrorRecovery(CallMetric):
 
     async def measure_calls(self, calls: Sequence[MadeCall], sample: MultiTurnSample) -> Finding:
         """Find the calls that may have failed, then ask which did, and how the agent went on."""
-        suspects = [made for made in calls if _may_have_failed(made)]
+        suspects = [made for made in calls if _MAY_HAVE_FAILED.search((made.result or "")[:_BEGINNING])]
         rows = await self.ask_about(suspects, JUDGE_RECOVERY, sample, {})
         failed = [made for made in suspects if rows[made.number].failed]
         if not failed:
@@ -427,7 +410,3 @@ class ErrorRecovery(CallMetric):
         ignored = fault_lines(failed, rows)
         line = f"The agent went on sensibly after {len(failed) - len(ignored)} of {len(failed)} failed calls."
         return Finding(value=1 - len(ignored) / len(failed), explanation="\n".join([line, *ignored]))
-
-
-def _may_have_failed(made: MadeCall) -> bool:
-    return made.result is not None and _MAY_HAVE_FAILED.search(made.result[:_BEGINNING]) is not None

@@ -91,10 +91,11 @@ class NoiseSensitivity(JudgedMetric):
         """Extract the statements of the reference and the answer, then verify them against each context."""
         if empty := [field for field in self.requires["single_turn"] if not getattr(sample, field)]:
             return Finding(value=None, reason=f"{' and '.join(empty)} is empty")
-        reference, response = await ask_concurrently(
-            self._statements(step, sample.user_input, text)
+        extracted = await ask_concurrently(
+            self.ask(step, {"question": sample.user_input, "answer": text})
             for step, text in ((EXTRACT_REFERENCE, sample.reference), (EXTRACT_RESPONSE, sample.response))
         )
+        reference, response = (answer.statements for answer in extracted)
         for statements, side in ((response, "answer"), (reference, "reference")):
             if not statements:
                 return Finding(value=None, reason=f"the {side} states nothing that could be checked")
@@ -106,11 +107,6 @@ class NoiseSensitivity(JudgedMetric):
         *by_context, truth = await ask_concurrently(verdicts)
         return self._to_finding(response, by_context[::2], by_context[1::2], truth)
 
-    async def _statements(self, step: Step[Any], question: str | None, text: str | None) -> list[str]:
-        answer = await self.ask(step, {"question": question, "answer": text})
-        statements: list[str] = answer.statements
-        return statements
-
     async def _verdicts(self, step: Step[Any], context: str, statements: Sequence[str]) -> Aligned:
         answer = await self.ask(step, {"context": context, "statements": statements})
         return align(statements, answer.statements)
@@ -118,14 +114,7 @@ class NoiseSensitivity(JudgedMetric):
     def _to_finding(
         self, statements: Sequence[str], reference: list[Aligned], response: list[Aligned], truth: Aligned
     ) -> Finding:
-        """Return the score that follows from the verdicts.
-
-        Args:
-            statements: statements of the answer.
-            reference: verdicts on the reference's statements, by context.
-            response: verdicts on the answer's statements, by context.
-            truth: verdicts on the answer's statements by the reference.
-        """
+        """Return the score. ``reference`` and ``response`` have the verdicts by each context, ``truth`` by the reference."""
         relevant = [aligned.supported > 0 for aligned in reference]
         noisy_statements = []
         for index, statement in enumerate(statements):

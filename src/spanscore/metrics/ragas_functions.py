@@ -48,7 +48,6 @@ def majority_vote(rows_per_voter: Sequence[Sequence[VoterRow]], *, attribute: st
 
 
 def _group(rows_per_voter: Sequence[Sequence[VoterRow]]) -> list[list[VoterRow]]:
-    """Return the rows grouped by question, in the order in which the questions first occur."""
     questions: dict[Hashable, list[VoterRow]] = {}
     by_key = _have_keys(rows_per_voter)
     for rows in rows_per_voter:
@@ -71,15 +70,12 @@ def _winner(rows: Sequence[VoterRow], attribute: str) -> dict[str, Any]:
     values = [row[attribute] for row in rows if attribute in row]
     if not values:
         return dict(rows[0])
-    winner = _lower_median(multimode(values))
-    return dict(next(row for row in rows if row[attribute] == winner))
-
-
-def _lower_median(values: Sequence[Any]) -> Any:
+    most_frequent = multimode(values)
     try:
-        return median_low(values)
+        winner = median_low(most_frequent)
     except TypeError:  # the values have no order
-        return values[0]
+        winner = most_frequent[0]
+    return dict(next(row for row in rows if row[attribute] == winner))
 
 
 _FEWEST = 2

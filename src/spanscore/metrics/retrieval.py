@@ -364,7 +364,6 @@ class _ContextStrings(NamedMetric):
         self._similarity = similarity(distance_measure)
 
     def _has_match(self, text: str, others: Iterable[str]) -> bool:
-        """Return whether the similarity of ``text`` to one of ``others`` reaches the threshold."""
         return any(reaches(self._similarity(other, text), self.threshold) for other in others)
 
 

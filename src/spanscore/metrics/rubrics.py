@@ -48,17 +48,6 @@ class Feedback(BaseModel):
     score: int
 
 
-def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
-    # The key score3_description is shown as 3; any other key is shown unchanged.
-    short = {key: key.removeprefix("score").removesuffix("_description") for key in rubrics}
-    grades = "\n".join(f"{short[key]}: {description}" for key, description in rubrics.items())
-    return Step(
-        name="score_rubric",
-        instruction=f"Which grade fits best (score), and why (feedback, a sentence)?\n\n{grades}",
-        output=_build_output_model(rubrics, bounds),
-    )
-
-
 def _build_output_model(rubrics: Mapping[str, str], bounds: Bounds) -> type[Feedback]:
     """Return the output model. The grade must be described by the rubric, or lie in the user's range."""
     described = bounds_of(rubrics)
@@ -140,10 +129,20 @@ class Rubrics(GradedMetric):
         required_columns: Fields | None = None,
         bundle: bool = False,
     ) -> None:
-        grades = _check_rubrics(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
+        self.rubrics = _check_rubrics(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
+        # The key score3_description is shown as 3; any other key is shown unchanged.
+        short = {key: key.removeprefix("score").removesuffix("_description") for key in self.rubrics}
+        grades = "\n".join(f"{short[key]}: {description}" for key, description in self.rubrics.items())
         bounds = check_bounds(name, range)
-        self.questions = (replace(_score_rubric(grades, bounds), applies_when=check_condition(name, applies_when)),)
-        self.scale = ordinal_scale(bounds or bounds_of(grades))
+        self.questions = (
+            Step(
+                "score_rubric",
+                f"Which grade fits best (score), and why (feedback, a sentence)?\n\n{grades}",
+                _build_output_model(self.rubrics, bounds),
+                applies_when=check_condition(name, applies_when),
+            ),
+        )
+        self.scale = ordinal_scale(bounds or bounds_of(self.rubrics))
         super().__init__(
             judge,
             name=name,
@@ -153,7 +152,6 @@ class Rubrics(GradedMetric):
             required_columns=required_columns,
             bundle=bundle,
         )
-        self.rubrics = grades
         self.votes = odd_votes(strictness)
 
 
@@ -231,7 +229,6 @@ class InstanceRubrics(JudgedMetric):
 
 
 def _check_rubrics(name: str, rubrics: Any) -> dict[str, str]:
-    """Return the user's parameter ``rubrics``, checked, as a dict."""
     if not isinstance(rubrics, Mapping) or not rubrics or not all(isinstance(text, str) for text in rubrics.values()):
         raise ConfigurationError(f"{name}: rubrics are a map of grades, such as {{'score1_description': 'Wrong.'}}")
     return {str(key): text for key, text in rubrics.items()}

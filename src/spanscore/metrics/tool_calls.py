@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from itertools import chain
@@ -159,23 +158,28 @@ class ToolCallAccuracy(NamedMetric):
         if not made and not reference:
             return Finding(value=1.0, explanation="No call was expected and none was made.")
         expected = f"{len(made)} calls were made, {len(reference)} were expected."
-        if len(made) == len(reference) and not self._same_names(made, reference):
+        names, expected_names = [call.name for call in made], [call.name for call in reference]
+        is_as_expected = names == expected_names or (not self.strict_order and sorted(names) == sorted(expected_names))
+        if len(made) == len(reference) and not is_as_expected:
             return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
         table = [[await self._call_agreement(call, other) for other in reference] for call in made]
         # The best pairing of hundreds of calls takes seconds, so it does not run on the loop of all judges.
         right = await run_interruptibly(None, self._count_pairs, table)
         return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
 
-    def _same_names(self, made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> bool:
-        ours, theirs = [call.name for call in made], [call.name for call in reference]
-        return ours == theirs if self.strict_order else Counter(ours) == Counter(theirs)
-
     def _count_pairs(self, table: Table) -> float:
         if not self.strict_order:
             return sum(table[row][column] for row, column in best_pairing(table))
         if table and len(table) == len(table[0]):
             return sum(row[place] for place, row in enumerate(table))
-        return _in_order(table)
+        # The highest sum of values of pairs that keep the order: a weighted longest common subsequence.
+        above = [0.0] * (len(table[0]) + 1) if table else [0.0]
+        for row in table:
+            best = [0.0]
+            for column, value in enumerate(row):
+                best.append(max(above[column] + value, above[column + 1], best[column]))
+            above = best
+        return above[-1]
 
     async def _call_agreement(self, call: ToolCall, other: ToolCall) -> float:
         """Return the share of arguments that agree, 0…1; 0 for another tool."""
@@ -193,17 +197,6 @@ class ToolCallAccuracy(NamedMetric):
             return 0.0
         result: Any = self._compare(value, other)
         return float(await result if isawaitable(result) else result)
-
-
-def _in_order(table: Table) -> float:
-    """Return the highest sum of values of pairs that keep the order: a weighted longest common subsequence."""
-    above = [0.0] * (len(table[0]) + 1) if table else [0.0]
-    for row in table:
-        best = [0.0]
-        for column, value in enumerate(row):
-            best.append(max(above[column] + value, above[column + 1], best[column]))
-        above = best
-    return above[-1]
 
 
 def _comparison_by(metric: str) -> Callable[[Any, Any], Any]:

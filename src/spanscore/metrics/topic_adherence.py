@@ -155,7 +155,11 @@ class TopicAdherence(JudgedMetric):
 
     async def _ask_flags(self, evidence: Mapping[str, Any], vote_index: int) -> list[bool]:
         answer = await self.ask(CLASSIFY_TOPICS, evidence, vote_index=vote_index)
-        return [_to_bool(flag) for flag in answer.classifications]
+        flags: list[Any] = answer.classifications
+        # The test kit can replace the step's shape by one that has words and numbers, too.
+        return [
+            flag.strip().casefold() in ("true", "1", "yes") if isinstance(flag, str) else bool(flag) for flag in flags
+        ]
 
 
 def _to_finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Finding:
@@ -177,8 +181,3 @@ def _to_finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> 
         reason="nothing in scope was asked, and the rest was refused",
         explanation=" ".join(notes),
     )
-
-
-def _to_bool(flag: Any) -> bool:
-    """Return a flag as a bool. The test kit can replace the step's shape by one that has words and numbers, too."""
-    return flag.strip().casefold() in ("true", "1", "yes") if isinstance(flag, str) else bool(flag)

@@ -124,7 +124,6 @@ class TwoRatings(JudgedMetric):
         raise unread
 
     def _identity(self) -> dict[str, Any]:
-        """Return the values that are hashed into the version, with the prompt of the joined question."""
         both, identity = self.joint_step(), super()._identity()
         joined = {} if both is None else {both.name: self._texts_of(both)}
         return {**identity, "prompts": {**identity["prompts"], **joined}}

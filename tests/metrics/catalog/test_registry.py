@@ -11,7 +11,7 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric, ExactMatch, Faithfulness, create, metric
-from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, find_metric, under_current_names
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, by_name, find_metric, under_current_names
 from spanscore.testing import ScriptedJudge
 from spanscore.wiring.accounts import judges_of
 
@@ -119,6 +119,13 @@ def test_a_wrong_name_or_parameter_is_answered_with_what_is_right(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         create(name, **params)
+
+
+def test_one_name_in_place_of_a_list_of_metrics_is_named_whole() -> None:
+    with pytest.raises(
+        ConfigurationError, match="'exact_match' is the name of a metric, not a metric: write ExactMatch"
+    ):
+        by_name("exact_match")
 
 
 def test_no_judge_is_said_in_plain_words() -> None:

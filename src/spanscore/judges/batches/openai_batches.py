@@ -22,6 +22,7 @@ from spanscore.judges.langchain.message import BatchAnswer
 if TYPE_CHECKING:
     from openai import OpenAI
 
+_Endpoint = Literal["/v1/chat/completions", "/v1/responses"]
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 _UNPROCESSED = {"batch_expired": EXPIRED, "batch_cancelled": CANCELLED}
 
@@ -40,9 +41,14 @@ class OpenAIBatches:
 
     def submit(self, questions: Sequence[BatchQuestion]) -> str:
         """Upload the questions as a file, and create the batch; all questions have one path."""
-        endpoint = _endpoint(questions[0].request.path)
-        lines = b"\n".join(_line(question, endpoint) for question in questions)
-        file = self._client.files.create(file=("spanscore.jsonl", lines), purpose="batch")
+        uses_responses = questions[0].request.path.endswith("/responses")
+        endpoint: _Endpoint = "/v1/responses" if uses_responses else "/v1/chat/completions"
+        lines = [
+            {"custom_id": each.id, "method": "POST", "url": endpoint, "body": json.loads(each.request.body)}
+            for each in questions
+        ]
+        content = b"\n".join(json.dumps(line).encode() for line in lines)
+        file = self._client.files.create(file=("spanscore.jsonl", content), purpose="batch")
         made = self._client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h")
         return made.id
 
@@ -71,25 +77,15 @@ class OpenAIBatches:
         self._client.batches.cancel(batch_id)
 
 
-def _endpoint(path: str) -> Literal["/v1/chat/completions", "/v1/responses"]:
-    return "/v1/responses" if path.endswith("/responses") else "/v1/chat/completions"
-
-
-def _line(question: BatchQuestion, endpoint: str) -> bytes:
-    line = {"custom_id": question.id, "method": "POST", "url": endpoint, "body": json.loads(question.request.body)}
-    return json.dumps(line).encode()
-
-
 def _answers(file: bytes) -> Iterator[tuple[str, BatchAnswer | Unanswered]]:
-    for line in file.split(b"\n"):
+    for text in file.split(b"\n"):
         # An unreadable line is skipped: its question counts as unanswered.
         with suppress(ValueError, KeyError, TypeError, AttributeError):
-            yield _answer(json.loads(line))
-
-
-def _answer(line: dict[str, Any]) -> tuple[str, BatchAnswer | Unanswered]:
-    """Return the question id and the answer in a line. An unknown error code is ``EXPIRED``: the question is asked again."""
-    response = line.get("response")
-    if response:
-        return line["custom_id"], BatchAnswer(int(response["status_code"]), json.dumps(response["body"]).encode())
-    return line["custom_id"], _UNPROCESSED.get(line["error"]["code"], EXPIRED)
+            line: dict[str, Any] = json.loads(text)
+            if response := line.get("response"):
+                yield (
+                    line["custom_id"],
+                    BatchAnswer(int(response["status_code"]), json.dumps(response["body"]).encode()),
+                )
+            else:  # an unknown error code is ``EXPIRED``: the question is asked again
+                yield line["custom_id"], _UNPROCESSED.get(line["error"]["code"], EXPIRED)

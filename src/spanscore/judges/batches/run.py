@@ -43,12 +43,7 @@ _Result: TypeAlias = "asyncio.Future[BatchAnswer | JudgeError]"
 
 
 def batch_api(account: Account, model: Any) -> BatchApi | None:
-    """Return the batch endpoint of a chat model's provider; None without one in OpenAI's or Anthropic's form.
-
-    Args:
-        account: account of the model.
-        model: LangChain's chat model.
-    """
+    """Return the batch endpoint of a chat model's provider; None without one in OpenAI's or Anthropic's form."""
     client = getattr(model, "root_client", None)
     if account.provider == "openai" and client is not None:
         from spanscore.judges.batches.openai_batches import OpenAIBatches
@@ -155,8 +150,12 @@ def read_batches(path: Path) -> dict[int, SentBatch]:
         ConfigurationError: the file cannot be read, or is not a batch file.
     """
     batches: dict[int, SentBatch] = {}
+    lines: list[Any] = []
     try:
-        for line in _read_lines(path):
+        with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+            # A killed process has not finished its last line.
+            lines = [json.loads(line) for line in file if line.endswith("\n")]
+        for line in lines:
             number = line["batch"]
             if "questions" in line:
                 batches[number] = SentBatch(line["account"], line["questions"])
@@ -169,12 +168,6 @@ def read_batches(path: Path) -> dict[int, SentBatch]:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
     return batches
-
-
-def _read_lines(path: Path) -> Iterator[Any]:
-    """Yield the lines, without a last line that a killed process has not finished."""
-    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
-        yield from (json.loads(line) for line in file if line.endswith("\n"))
 
 
 @dataclass(slots=True)
@@ -210,9 +203,6 @@ class BatchRun:
 
     Args:
         path: file of the batches (``BatchFile``).
-
-    Raises:
-        ConfigurationError: another run has the file open, or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -276,10 +266,8 @@ class BatchRun:
         """Return the answer to a question. This may take a day.
 
         Args:
-            account: account of the judge.
             key: key of the question, the same in every process (``key_of``). Each use of an equal question is a question of its
                 own.
-            request: request that asks the question.
 
         Raises:
             JudgeUnavailable: the batch expired, or the endpoint cannot be reached; asking again may succeed.
@@ -290,8 +278,12 @@ class BatchRun:
         question = f"{name}-{self._uses[name]}"
         result = self._answers_by_id.get(question)
         if result is None:
-            result = self._answers_by_id[question] = asyncio.get_running_loop().create_future()
-            self._add_question(question, account, request)
+            loop = asyncio.get_running_loop()
+            result = self._answers_by_id[question] = loop.create_future()
+            self._waiting[question] = account, request
+            self._last_question_s = loop.time()
+            if self._settle_timer is None:
+                self._settle_timer = loop.call_later(SETTLE_S, self._settle)
         try:
             answer = await asyncio.shield(result)
         except asyncio.CancelledError:
@@ -302,13 +294,6 @@ class BatchRun:
         if isinstance(answer, JudgeError):
             raise answer
         return answer
-
-    def _add_question(self, question: str, account: BatchAccount, request: UnsentRequest) -> None:
-        loop = asyncio.get_running_loop()
-        self._waiting[question] = account, request
-        self._last_question_s = loop.time()
-        if self._settle_timer is None:
-            self._settle_timer = loop.call_later(SETTLE_S, self._settle)
 
     def _settle(self) -> None:
         """Send the waiting questions, if no question was added for ``SETTLE_S`` and no question is being prepared."""
@@ -327,7 +312,10 @@ class BatchRun:
             number = self._file.add(SentBatch(account.name, [question.id for question in questions]))
             batch = await self._calls.on_a_thread(partial(account.api.submit, questions))
         except Exception as error:  # noqa: BLE001  (whatever the provider's SDK or the disk raises)
-            failure = _error_of(error)
+            failure = judge_error(error, _STEP)
+            if _is_not_found(error):
+                why = "the judge's address has no batch endpoint: leave --batch out"
+                failure = JudgeError(f"{_STEP}: {why}", error_type=_NOT_FOUND)
             for question in questions:
                 self._resolve(question.id, failure.without_request())
             if number is not None:
@@ -363,7 +351,9 @@ class BatchRun:
                 failure = judge_error(error, _STEP)
                 batch.trouble = str(failure)
                 if not isinstance(failure, JudgeUnavailable | JudgeTimeout):
-                    self._fail_questions(batch, failure)
+                    batch.is_lost = True  # it stays in the file, for a run that may read it
+                    for question in batch.sent.questions:
+                        self._resolve(question, failure.without_request())
                     return
         del self._open_batches[batch.number]
         self._resolve_answers(batch, answers)
@@ -380,12 +370,6 @@ class BatchRun:
                 self._resolve(question, kind(f"{_STEP}: {answer.reason}", error_type=answer.error_type))
             else:
                 self._resolve(question, answer)
-
-    def _fail_questions(self, batch: _OpenBatch, failure: JudgeError) -> None:
-        """Fail the questions of a batch that cannot be read. The batch stays in the file, for a run that may read it."""
-        batch.is_lost = True
-        for question in batch.sent.questions:
-            self._resolve(question, failure.without_request())
 
     def _resolve(self, question: str, answer: BatchAnswer | JudgeError) -> None:
         result = self._answers_by_id.get(question)
@@ -470,20 +454,11 @@ def _is_not_found(error: Exception) -> bool:
     return getattr(error, "status_code", None) == 404  # noqa: PLR2004  (HTTP)
 
 
-def _error_of(error: Exception) -> JudgeError:
-    if _is_not_found(error):
-        return JudgeError(
-            f"{_STEP}: the judge's address has no batch endpoint: leave --batch out", error_type=_NOT_FOUND
-        )
-    return judge_error(error, _STEP)
-
-
 def batch_run(judges: Iterable[Judge], path: Path) -> BatchRun:
     """Return a run whose batches contain all further questions to these judges.
 
     Args:
         judges: judges of chat models. Fallbacks of these judges are not asked, because no breaker opens.
-        path: file of the batches.
 
     Raises:
         ConfigurationError: a judge has no batch endpoint, no judge is given, or the file cannot be used.

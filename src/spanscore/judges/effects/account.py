@@ -35,11 +35,7 @@ class Account(NamedTuple):
 
 
 def check_positive(keyword: str, value: float) -> float:
-    """Check that a setting is more than 0, and return it.
-
-    Raises:
-        ConfigurationError: the value is 0 or negative.
-    """
+    """Check that a setting is more than 0, and return it."""
     if value <= 0:
         raise ConfigurationError(f"{keyword} is {value}; it must be more than 0")
     return value

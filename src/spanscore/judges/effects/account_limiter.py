@@ -80,18 +80,14 @@ class FairQueue:
 
     def next(self, now_s: float) -> Waiter | None:
         """Return the next question without removing it; None if the queue is empty."""
-        while self._held:
-            waiter = next(iter(self._held.values()))[0]
-            if not waiter.slot.done() and waiter.held_until_s > now_s:
+        while queues := self._held or self._late:
+            waiter = next(iter(queues.values()))[0]
+            is_over = waiter.slot.done()
+            if not is_over and (queues is self._late or waiter.held_until_s > now_s):
                 return waiter
-            self._remove_first(self._held)
-            if not waiter.slot.done():
+            self._remove_first(queues)
+            if not is_over:
                 self._late.setdefault(waiter.metric, deque()).append(waiter)
-        while self._late:
-            waiter = next(iter(self._late.values()))[0]
-            if not waiter.slot.done():
-                return waiter
-            self._remove_first(self._late)
         return None
 
     def pop(self) -> None:
@@ -123,7 +119,6 @@ class AccountLimiter:
     request has ended, even if its caller left before. Call on the loop thread.
 
     Args:
-        account: the account.
         ceiling: most concurrent questions, if no judge sets a limit.
 
     Attributes:
@@ -244,7 +239,11 @@ class AccountLimiter:
                 return await waiter.slot
         except asyncio.CancelledError:
             if waiter.slot.done() and not waiter.slot.cancelled() and not waiter.slot.exception():
-                self._cancel_slot(waiter.slot.result())
+                slot = waiter.slot.result()  # no request was sent with it
+                self._in_flight.discard(slot)
+                self._places.count_end(slot)
+                self._sent -= 1
+                self.abandon(slot, None)
             raise
         finally:
             timer.cancel()
@@ -259,7 +258,6 @@ class AccountLimiter:
         """Abandon a call for which the caller does not wait any more.
 
         Args:
-            slot: the slot of the call.
             error: the error of a late call; None if its caller was cancelled, which is no fault of the judge.
         """
         slot.abandoned = True
@@ -306,7 +304,6 @@ class AccountLimiter:
 
     @property
     def _ceiling(self) -> float:
-        """The most concurrent questions of this process."""
         return self.ceiling * self._share if self._max_concurrencies else self.ceiling
 
     def _divide(self, fraction: float) -> None:
@@ -327,33 +324,24 @@ class AccountLimiter:
 
     def _wait_s(self, tokens: float, now_s: float) -> float:
         """Return the seconds until one more question may be sent; infinite until a request ends."""
-        return max(self._place_wait_s(now_s), self.breaker.wait_s(now_s), self._buckets.wait_s(tokens, now_s))
-
-    def _place_wait_s(self, now_s: float) -> float:
-        """Return the seconds until a place is free. If abandoned calls occupy all, one more call is allowed at a time."""
         in_flight = len(self._in_flight)
         is_bounded = in_flight < self._places.level + _MOST_BEYOND
         if self.breaker.state != "closed":  # the breaker alone decides on its probe
-            return 0.0 if is_bounded else inf
-        wait_s = self._places.wait_s(in_flight, now_s)
-        all_abandoned = wait_s == inf and all(slot.abandoned for slot in self._in_flight)
-        return 0.0 if all_abandoned and is_bounded and in_flight < self.ceiling else wait_s
+            place_s = 0.0 if is_bounded else inf
+        else:
+            place_s = self._places.wait_s(in_flight, now_s)
+            all_abandoned = place_s == inf and all(slot.abandoned for slot in self._in_flight)
+            if all_abandoned and is_bounded and in_flight < self.ceiling:  # one more call at a time
+                place_s = 0.0
+        return max(place_s, self.breaker.wait_s(now_s), self._buckets.wait_s(tokens, now_s))
 
     def _make_slot(self, tokens: float, now_s: float) -> RequestSlot:
-        """Count a request that is sent now, and return its slot."""
         serial, probe = self._buckets.count_request(tokens, now_s), self.breaker.count_request(now_s)
         slot = RequestSlot(serial, now_s, len(self._in_flight) + 1, probe)
         self._places.count_request(slot, now_s)
         self._in_flight.add(slot)
         self._sent += 1
         return slot
-
-    def _cancel_slot(self, slot: RequestSlot) -> None:
-        """Undo a slot with which no request was sent."""
-        self._in_flight.discard(slot)
-        self._places.count_end(slot)
-        self._sent -= 1
-        self.abandon(slot, None)
 
     def _make_slots(self) -> None:
         """Give slots to the waiting questions that may be sent, in their order, and schedule the next run."""
@@ -372,7 +360,6 @@ class AccountLimiter:
             waiter.slot.set_result(self._make_slot(waiter.tokens, now_s))
 
     def _end_call(self, slot: RequestSlot, call: asyncio.Future[T]) -> None:
-        """Count the outcome of a call that has ended, and free its place."""
         if not slot.abandoned:
             if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # no request was sent
                 self.abandon(slot, None)
@@ -391,7 +378,12 @@ class AccountLimiter:
         if headers:
             self._buckets.update(headers, slot.serial, slot.sent_s, now_s)
         if isinstance(error, JudgeOverloaded):
-            self._count_refusal(slot, error, now_s)
+            self._throttled += 1
+            self._last_throttled_s = now_s
+            self._places.count_refusal(slot, now_s, self._in_flight)
+            if error.retry_after_s:
+                self._buckets.stop(error.retry_after_s, now_s)
+                self._places.pace(self._buckets.stopped_until_s)
         elif isinstance(error, JudgeError) and _is_away(error):
             self._count_failure(slot, error)
             return
@@ -402,14 +394,6 @@ class AccountLimiter:
         if self.breaker.count_answer(probe=slot.probe):
             self._places.halve()
             self._places.pace(now_s)
-
-    def _count_refusal(self, slot: RequestSlot, error: JudgeOverloaded, now_s: float) -> None:
-        self._throttled += 1
-        self._last_throttled_s = now_s
-        self._places.count_refusal(slot, now_s, self._in_flight)
-        if error.retry_after_s:
-            self._buckets.stop(error.retry_after_s, now_s)
-            self._places.pace(self._buckets.stopped_until_s)
 
     def _count_failure(self, slot: RequestSlot, error: JudgeError) -> None:
         assert self._loop is not None

@@ -52,7 +52,8 @@ class BudgetState:
 class BudgetLedger:
     """Records the spending of a scorer's judges against their budgets.
 
-    Reservations are made on the loop thread; any thread may read.
+    Reservations are made on the loop thread; any thread may read. ``reserve`` and ``check`` raise ``JudgeBudgetSpent`` if a
+    budget of the metric has less left than the estimate.
 
     Args:
         budgets: the budgets of this process.
@@ -110,11 +111,7 @@ class BudgetLedger:
                 window.set_share(self._share, self._clock())
 
     def reserve(self, metric: str, estimate: Spent) -> Reservation:
-        """Reserve the estimated cost of a request.
-
-        Raises:
-            JudgeBudgetSpent: a budget of the metric has less left than the estimate.
-        """
+        """Reserve the estimated cost of a request."""
         with self._lock:
             windows = self._with_room(metric, estimate)
             for budget, window in windows:
@@ -123,11 +120,7 @@ class BudgetLedger:
             return Reservation(self, metric, estimate, tuple((*pair, pair[1].number) for pair in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Check that a question can be paid for. No amount is reserved, so other requests may use the budget meanwhile.
-
-        Raises:
-            JudgeBudgetSpent: a budget of the metric has less left than the estimate.
-        """
+        """Check that a question can be paid for. No amount is reserved, so other requests may use the budget meanwhile."""
         with self._lock:
             self._with_room(metric, estimate)
 
@@ -296,6 +289,5 @@ def reserve_request() -> Iterator[Reservation | None]:
     try:
         yield reservation
     finally:
-        reservation.settle(
-            reservation.estimate
-        )  # has no effect if it is settled; a request of unknown cost may be billed
+        # It has no effect on a settled reservation. A request of unknown cost may be billed.
+        reservation.settle(reservation.estimate)

@@ -332,11 +332,7 @@ _files: dict[Path, FileAnswers] = {}
 
 
 def file_answers(path: str | Path) -> FileAnswers:
-    """Return the store of a file, the same object for the same path, so that judges with one file also share open questions.
-
-    Raises:
-        ConfigurationError: the file cannot be written, or belongs to another program or version.
-    """
+    """Return the store of a file, the same object for the same path, so that judges with one file also share open questions."""
     whole = Path(path).expanduser().absolute()
     if whole not in _files:
         _files[whole] = FileAnswers(whole)
@@ -344,11 +340,7 @@ def file_answers(path: str | Path) -> FileAnswers:
 
 
 def _open_file(path: Path, lock_wait_s: float) -> sqlite3.Connection:
-    """Return a connection to a writable answer file; the file and its table are created if they are missing.
-
-    Raises:
-        ConfigurationError: the file cannot be written, or belongs to another program or version.
-    """
+    """Return a connection to a writable answer file; the file and its table are created if they are missing."""
     import sqlite3
 
     until = time.monotonic() + lock_wait_s
@@ -503,9 +495,7 @@ class Cached(JudgeMiddleware):
         reply = await self.judge.ask(prompt)
         if read(reply.text, prompt.output, prompt.evidence) is not None:  # an unreadable answer would stay unreadable
             write = store.keep(key, reply)
-            if (
-                write is not None
-            ):  # the answer is on the disk before it is used, so a restarted process does not ask again
+            if write is not None:  # it is on the disk before it is used, so a restarted process does not ask again
                 await write
         return reply
 

@@ -28,7 +28,7 @@ from spanscore.errors import (
     JudgeOverloaded,
     JudgeRateLimited,
 )
-from spanscore.judges.effects.budget_ledger import BudgetLedger, Reservation, paid_from, reserve_request
+from spanscore.judges.effects.budget_ledger import Reservation, paid_from, reserve_request
 from spanscore.judges.effects.middleware import JudgeMiddleware, is_batched, layers
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.records import (
@@ -206,7 +206,14 @@ class Priced(JudgeMiddleware):
                 reservation.settle(self._sum_costs(requests, reservation.estimate))
                 raise
             reservation.ledger.note_answer(reply.output_tokens)
-            reservation.settle(self._sum_costs([*calls, _merge_completions(reply)], reservation.estimate))
+            answers = (reply, *reply.other_completions)  # a provider bills the answers to one request together
+            request = replace(
+                reply,
+                output_tokens=sum(answer.output_tokens for answer in answers),
+                cost_usd=known_sum(answer.cost_usd for answer in answers),
+                other_completions=(),
+            )
+            reservation.settle(self._sum_costs([*calls, request], reservation.estimate))
         return reply
 
     async def _answer(self, prompt: Prompt) -> Reply:
@@ -214,9 +221,7 @@ class Priced(JudgeMiddleware):
         reply = _fill_in_cost(await self.judge.ask(prompt), self.model, self.table)
         if reply.duration_s is None:  # measured here, because a caller's clock would include earlier attempts and waits
             reply = replace(reply, duration_s=time.perf_counter() - began_s)
-        other_completions = tuple(
-            _fill_in_cost(other_completion, self.model, self.table) for other_completion in reply.other_completions
-        )
+        other_completions = tuple(_fill_in_cost(other, self.model, self.table) for other in reply.other_completions)
         return replace(reply, other_completions=other_completions) if other_completions else reply
 
     def _sum_costs(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
@@ -229,21 +234,17 @@ class Priced(JudgeMiddleware):
                 continue
             usd = request.cost_usd
             if usd is None and self.table:
-                usd = _request_cost_usd(
-                    request, self._price_or_dearest(request.model or self.model), at_batch_price=is_batched(self.judge)
-                )
+                model = request.model or self.model
+                price = price_of(model, self.table)
+                if price is None:
+                    log_once(
+                        f"no price of {model}",
+                        f"judge.prices has no price of {model}, which answered: budgets take the dearest of the table for it",
+                    )
+                    price = dearest(self.table)
+                usd = _request_cost_usd(request, price, at_batch_price=is_batched(self.judge))
             spent = spent.plus(Spent(usd or 0.0, tokens, 1.0))
         return spent
-
-    def _price_or_dearest(self, model: str) -> Price:
-        """Return a model's price; for a model that answered and has no price, the highest prices of the table."""
-        price = price_of(model, self.table)
-        if price is None:
-            log_once(
-                f"no price of {model}",
-                f"judge.prices has no price of {model}, which answered: budgets take the dearest of the table for it",
-            )
-        return price or dearest(self.table)
 
 
 def table_of(judge: Judge) -> Mapping[str, Price]:
@@ -280,11 +281,9 @@ def _fill_in_cost(request: R, model: str, table: Mapping[str, Price], *, at_batc
         return request
     price = price_of(request.model or model, table)
     at_batch_price = at_batch_price or getattr(request, "at_batch_price", False)  # a ``Reply`` has this field
-    return (
-        request
-        if price is None
-        else replace(request, cost_usd=_request_cost_usd(request, price, at_batch_price=at_batch_price))
-    )
+    if price is None:
+        return request
+    return replace(request, cost_usd=_request_cost_usd(request, price, at_batch_price=at_batch_price))
 
 
 def _request_cost_usd(request: Reply | JudgeCall, price: Price, *, at_batch_price: bool) -> float:
@@ -295,17 +294,6 @@ def _request_cost_usd(request: Reply | JudgeCall, price: Price, *, at_batch_pric
         cached=request.cached_input_tokens,
         cache_write=request.cache_write_tokens,
         at_batch_price=at_batch_price,
-    )
-
-
-def _merge_completions(reply: Reply) -> Reply:
-    """Return all answers to one request as one reply; a provider bills these answers together."""
-    answers = (reply, *reply.other_completions)
-    return replace(
-        reply,
-        output_tokens=sum(answer.output_tokens for answer in answers),
-        cost_usd=known_sum(answer.cost_usd for answer in answers),
-        other_completions=(),
     )
 
 
@@ -325,18 +313,6 @@ _REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpen
 _REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
-def _estimate_cost(judge: Judge, prompt: Prompt, budget_ledger: BudgetLedger) -> Spent:
-    """Return the estimated cost of a question: its input tokens, and for each completion the longest answer so far."""
-    if not budget_ledger.estimates_tokens:
-        return Spent(calls=1.0)
-    read, written = question_tokens(prompt, judge.model), prompt.n * budget_ledger.longest_answer
-    table = table_of(judge)
-    price = price_of(judge.model, table) or dearest(table)
-    written_to_cache = read if price.cache_write_price > price.input else 0
-    usd = cost_usd(price, read, written, cache_write=written_to_cache, at_batch_price=is_batched(judge))
-    return Spent(usd, read + written, 1.0)
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Budgeted(JudgeMiddleware):
     """A ``Priced`` judge that is asked only while the budgets of the score's scorer last.
@@ -353,10 +329,18 @@ class Budgeted(JudgeMiddleware):
             JudgeBudgetSpent: a budget has less left than the estimate; nothing was sent.
         """
         score = current_score()
-        if score.budget_ledger is None:
+        ledger = score.budget_ledger
+        if ledger is None:
             return await self.judge.ask(prompt)
-        estimate = _estimate_cost(self.judge, prompt, score.budget_ledger)
-        with paid_from(score.budget_ledger, score.metric, estimate):
+        estimate = Spent(calls=1.0)
+        if ledger.estimates_tokens:  # an answer is taken to be as long as the longest so far
+            read, written = question_tokens(prompt, self.model), prompt.n * ledger.longest_answer
+            table = table_of(self.judge)
+            price = price_of(self.model, table) or dearest(table)
+            written_to_cache = read if price.cache_write_price > price.input else 0
+            usd = cost_usd(price, read, written, cache_write=written_to_cache, at_batch_price=is_batched(self.judge))
+            estimate = Spent(usd, read + written, 1.0)
+        with paid_from(ledger, score.metric, estimate):
             return await self.judge.ask(prompt)
 
 

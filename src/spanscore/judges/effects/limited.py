@@ -210,19 +210,15 @@ class BatchedVotes(JudgeMiddleware):
         """
         if not getattr(unwrapped(self.judge), "answers_several", False):
             return await self.judge.ask(prompt)
-        reply = await self._votes_with(prompt).reply(prompt.vote_index)
-        return await self.judge.ask(prompt) if reply is None else reply
-
-    def _votes_with(self, prompt: Prompt) -> _Votes:
-        """Return the open votes of a question. An equal question of another sample gets new votes: its number is taken."""
         loop, score = asyncio.get_running_loop(), current_score()
         # The votes of one score have identical texts.
         key = (id(loop), score.metric, id(score.budget_ledger), prompt.step, *render(prompt))
         votes = self._open.get(key)
-        if votes is None or prompt.vote_index in votes.waits:
+        if votes is None or prompt.vote_index in votes.waits:  # an equal question of another sample has this number
             votes = self._open[key] = _Votes(prompt, self.judge.ask)
             loop.call_soon(self._send, key, votes)
-        return votes
+        reply = await votes.reply(prompt.vote_index)
+        return await self.judge.ask(prompt) if reply is None else reply
 
     def _send(self, key: Hashable, votes: _Votes) -> None:
         if self._open.get(key) is votes:

@@ -132,9 +132,6 @@ class Buckets:
 
         Args:
             headers: the response headers, with lower-case names.
-            serial: serial number of the question.
-            sent_s: time at which the question was sent.
-            now_s: the present time.
         """
         if serial < self._headers_serial:
             return
@@ -279,7 +276,8 @@ class AdaptiveConcurrency:
         """Return the seconds until one more question may be sent; infinite until one of those ``in_flight`` ends."""
         if self._trials.are_on:
             return self._trials.wait_s(now_s)
-        place_s = self._lag.wait_s(self._max_open() - in_flight, now_s)
+        most_open = ceil(1.5 * self.level) + 1 if self.paced else max(1, floor(self.level))
+        place_s = self._lag.wait_s(min(floor(self._highest), most_open) - in_flight, now_s)
         level = min(self.level, self.ceiling)
         if level >= 1 and not self.paced and now_s >= self._one_by_one_until_s:
             return place_s
@@ -345,10 +343,6 @@ class AdaptiveConcurrency:
     def pace(self, from_s: float) -> None:
         """Spread the questions over one round trip from a time on, at which many waiting questions may be sent."""
         self._one_by_one_until_s = from_s + self._round_trip_s
-
-    def _max_open(self) -> int:
-        most = ceil(1.5 * self.level) + 1 if self.paced else max(1, floor(self.level))
-        return min(floor(self._highest), most)
 
     @property
     def _highest(self) -> float:
@@ -486,7 +480,6 @@ class Goodput:
         """Return the rate up to a refused question; None with too little evidence.
 
         Args:
-            refused: the refused question.
             later: number of questions sent after it, whose outcome is unknown.
         """
         admitted = self.sent_requests - self.refused_requests - later

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from math import inf
@@ -123,7 +123,10 @@ class RequestForm(NamedTuple):
         """Return the keywords of the model's call."""
         own: dict[str, Any] = {"n": self.answers} if self.answers > 1 else {}
         if "prompt_cache_key" not in self.left_out:
-            own["prompt_cache_key"] = _make_cache_key(self.beginning)
+            # The same in every worker of a service, because providers route requests by it. If two beginnings have the same
+            # key, a request may miss the cache; its answer is the same.
+            ends = f"{len(self.beginning)}{self.beginning[:_CACHE_KEY_CHARS]}{self.beginning[-_CACHE_KEY_CHARS:]}"
+            own["prompt_cache_key"] = blake2b(ends.encode(), digest_size=8).hexdigest()
         if self.max_answer_tokens is not None:
             own |= dict.fromkeys(self._limit_names(), self.max_answer_tokens)
         unset = self._unset_names()
@@ -145,15 +148,6 @@ class RequestForm(NamedTuple):
     def _limit_names(self) -> list[str]:
         fields = getattr(type(self.bound.model), "model_fields", ())
         return [name for name in _ANSWER_LIMITS if name in fields]
-
-
-def _make_cache_key(beginning: str) -> str:
-    """Return the prompt cache key of a shared beginning, 16 hexadecimal digits, the same in every worker of a service.
-
-    Providers route requests by it. If two beginnings have the same key, a request may miss the cache; its answer is the same.
-    """
-    ends = f"{len(beginning)}{beginning[:_CACHE_KEY_CHARS]}{beginning[-_CACHE_KEY_CHARS:]}"
-    return blake2b(ends.encode(), digest_size=8).hexdigest()
 
 
 class OptionalFeature:
@@ -428,22 +422,19 @@ class LangChainJudge:
         beginning = "" if least_tokens is None else shared_beginning(prompt, least_tokens)
         if not beginning:
             left_out |= {*_CACHE_PARAMETERS.values()}
-        bound = None if "schema" in left_out else self._with_schema(prompt, beginning, left_out)
+        bound = None
+        if "schema" not in left_out:
+            # Providers put a schema or a tool in front of the messages, so questions with different schemas share no beginning.
+            # A question with a shared beginning is asked in JSON mode without a schema; in text for ``cache_control``.
+            if not beginning or not self._forms.may_change:
+                bound = self._forms.bound(prompt.output)
+            elif "cache_control" in left_out:
+                bound = self._forms.json_mode()
         if bound is None:
             left_out.add("schema")
         if answers == 1:
             left_out.add("n")
         return RequestForm(bound or self._plain, answers, frozenset(left_out), beginning)
-
-    def _with_schema(self, prompt: Prompt, beginning: str, left_out: Collection[str]) -> BoundModel | None:
-        """Return the model with a schema for its answers; None if the question must be asked in text.
-
-        Providers put a schema or a tool in front of the messages, so questions with different schemas share no beginning.
-        Therefore a question with a shared beginning is asked in JSON mode without a schema; in text for ``cache_control``.
-        """
-        if not beginning or not self._forms.may_change:
-            return self._forms.bound(prompt.output)
-        return None if "cache_control" not in left_out else self._forms.json_mode()
 
     def _next_form(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
         """Return another form in which the question may succeed; None if the form was not the cause of the error."""
@@ -480,11 +471,16 @@ class LangChainJudge:
         started_s = time.perf_counter()
         has_many_parts = getattr(form.bound.model, "logprobs", None)  # with ``logprobs`` each token has its own part
         exchange = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
+        batch = self.batch
         try:
-            if self.batch is None:
+            if batch is None:
                 messages = await self._messages(prompt, form, exchange)
-            else:
-                messages = await self._batched_messages(self.batch, prompt, form, exchange)
+            else:  # the model is called twice: it makes the request without sending it, and later parses the batch's answer
+                async with batch.run.preparation_slot():
+                    request = await self._prepare_request(prompt, form)
+                exchange.batch_answer = await batch.run.answer(batch, key_of(self, prompt), request)
+                async with batch.run.preparation_slot():
+                    messages = await self._messages(prompt, form, exchange)
         except Exception as error:
             raise judge_error(error, prompt.step, exchange) from error
         return self._replies(prompt, messages, exchange, time.perf_counter() - started_s)
@@ -520,16 +516,6 @@ class LangChainJudge:
             )
             for index, choice in enumerate(usable)
         ]
-
-    async def _batched_messages(
-        self, batch: BatchAccount, prompt: Prompt, form: RequestForm, exchange: Exchange
-    ) -> list[Any]:
-        """Call the model twice: first to get the request without sending it, then to let the model parse the batch's answer."""
-        async with batch.run.preparation_slot():
-            request = await self._prepare_request(prompt, form)
-        exchange.batch_answer = await batch.run.answer(batch, key_of(self, prompt), request)
-        async with batch.run.preparation_slot():
-            return await self._messages(prompt, form, exchange)
 
     async def _prepare_request(self, prompt: Prompt, form: RequestForm) -> UnsentRequest:
         """Return the request that the model would send, without sending it."""

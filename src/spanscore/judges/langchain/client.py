@@ -69,7 +69,7 @@ class BlockingCalls:
         """
         if not self._async_only:
             try:
-                return await _await_end(self._run_on_thread(call))
+                return await _await_end(self.on_a_thread(call))
             except (NotImplementedError, TypeError) as error:
                 # A model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously".
                 if not isinstance(error, NotImplementedError) and "synchronously" not in str(error):
@@ -77,11 +77,8 @@ class BlockingCalls:
                 self._async_only = True
         return await otherwise()
 
-    async def on_a_thread(self, call: Callable[[], T]) -> T:
+    def on_a_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a blocking call that has no asynchronous form, in the caller's context. A cancelled task abandons the call."""
-        return await self._run_on_thread(call)
-
-    def _run_on_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, _call_safely, call)
 
 
@@ -306,9 +303,7 @@ def _decompress(response: Any, at_most: int) -> Iterator[bytes]:
     try:
         for chunk in response.stream:
             yield inflater.decompress(chunk, at_most)
-            if (
-                inflater.unconsumed_tail
-            ):  # the response has more bytes: a further chunk, of any bytes, exceeds the limit
+            if inflater.unconsumed_tail:  # there are more bytes: a further chunk, of any bytes, exceeds the limit
                 yield b" " * at_most
     except zlib.error as error:
         raise JudgeError("the answer could not be inflated", error_type="unparseable") from error
@@ -347,9 +342,6 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
       subclasses; ChatAnthropic; ChatGroq
     - an HTTP client, or an object that contains one: ChatMistralAI; ChatOllama
     - ``max_retries`` is read at call time: ChatGoogleGenerativeAI, ChatMistralAI, CohereEmbeddings
-
-    Args:
-        timeout_s: timeout of one attempt.
     """
     if (composite := _copy_composite(model, timeout_s)) is not None:
         return composite

@@ -15,9 +15,7 @@ def openai(kind: str, model: str, role: str, arguments: Mapping[str, Any]) -> An
 
     Args:
         kind: name of the library's class.
-        model: name of the model.
         role: ``judge`` or ``embeddings``, for messages.
-        arguments: further arguments of the class.
 
     Raises:
         ConfigurationError: the library or its key is missing, or the class lacks an argument; the message names the remedy.

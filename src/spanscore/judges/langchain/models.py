@@ -74,30 +74,25 @@ def _read_key(variable: str | None, file: str | Path | None) -> str | None:
     if variable is not None and file is not None:
         raise ConfigurationError("api_key_env and api_key_file are both given; one of them holds the key")
     if variable is not None:
-        return _read_variable(variable)
-    return None if file is None else _read_file(Path(file))
-
-
-def _read_variable(variable: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # not quoted, because the name may be the key itself
-        raise ConfigurationError(
-            "api_key_env names no variable of the environment; write a name, such as JUDGE_API_KEY"
-        )
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        named = f"{variable} is" if variable.isupper() else "it is"
-        raise NotReadyError(f"api_key_env names a variable, but {named} not set in the environment")
-    return key
-
-
-def _read_file(file: Path) -> str:
+        if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # not quoted, because the name may be the key itself
+            raise ConfigurationError(
+                "api_key_env names no variable of the environment; write a name, such as JUDGE_API_KEY"
+            )
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            named = f"{variable} is" if variable.isupper() else "it is"
+            raise NotReadyError(f"api_key_env names a variable, but {named} not set in the environment")
+        return key
+    if file is None:
+        return None
+    path = Path(file)
     try:
-        key = file.read_text(encoding="utf-8").strip()
+        key = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
-        raise NotReadyError(f"api_key_file: {file} cannot be read: {why}") from None
+        raise NotReadyError(f"api_key_file: {path} cannot be read: {why}") from None
     if len(key.split()) != 1:
-        raise NotReadyError(f"api_key_file: {file} holds {'more than a' if key else 'no'} key")
+        raise NotReadyError(f"api_key_file: {path} holds {'more than a' if key else 'no'} key")
     return key
 
 

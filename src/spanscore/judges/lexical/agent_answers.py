@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from spanscore.core.prompt import Prompt
@@ -65,7 +66,7 @@ def _calls(prompt: Prompt) -> Iterator[_Call]:
         for index, call in enumerate(message.get("tool_calls", ())):
             number += 1
             if number in wanted:
-                after = _up_to_user(messages[turn + 1 :])
+                after = [*takewhile(lambda later: later["role"] != "user", messages[turn + 1 :])]
                 results = [str(later.get("content", "")) for later in after if later["role"] == "tool"]
                 result = results[index] if index < len(results) else ""
                 text = str(message.get("content", ""))
@@ -73,17 +74,8 @@ def _calls(prompt: Prompt) -> Iterator[_Call]:
         before.append(message_text(message))
 
 
-def _up_to_user(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    end = next((index for index, message in enumerate(messages) if message["role"] == "user"), len(messages))
-    return messages[:end]
-
-
 def _row(call: _Call, fault: str | None) -> dict[str, Any]:
-    return {
-        "call": call.number,
-        "reason": fault or "Its words show no fault.",
-        "verdict": int(not fault),
-    }
+    return {"call": call.number, "reason": fault or "Its words show no fault.", "verdict": int(not fault)}
 
 
 def _as_words(name: str) -> str:

@@ -290,9 +290,8 @@ _ANSWER_PATTERNS = (
 
 def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
     context, answer = text_in(prompt, "context"), text_in(prompt, "answer")
-    if any(find_objection(statement, context) is None for statement in split_statements(answer)):
-        return {"reason": "A statement of the answer is there.", "verdict": 1}
-    return {"reason": "No statement of the answer is there.", "verdict": 0}
+    is_there = any(find_objection(statement, context) is None for statement in split_statements(answer))
+    return {"reason": f"{'A' if is_there else 'No'} statement of the answer is there.", "verdict": int(is_there)}
 
 
 def _classify_reference_sentences(prompt: Prompt) -> Mapping[str, Any]:

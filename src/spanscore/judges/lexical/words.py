@@ -141,11 +141,13 @@ def words(text: str) -> Words:
     tokens = _TOKEN.findall(_UN.sub("not ", plain))
     lowered = [token.casefold() for token in tokens]
     numbers = [_digits(token) for token in lowered]
-    names = {_stem(word) for word in _find_names(tokens, lowered)}
+    # The first word of a sentence is always capitalised, and so no sign of a name.
+    words_after = zip(tokens, lowered, [".", *tokens], strict=False)
+    names = [word for token, word, before in words_after if token[0].isupper() and before not in ".!?"]
     return Words(
         content=tuple(_stem(word) for word in lowered if _is_content(word)),
         numbers=frozenset(number for number in numbers if number is not None) - _VAGUE_NUMBERS,
-        names=frozenset(names),
+        names=frozenset(_stem(word) for word in names if _is_content(word)),
         denied=frozenset(_negated_stems(lowered)),
     )
 
@@ -165,12 +167,6 @@ def _is_content(word: str) -> bool:
 
 def _is_negation(word: str) -> bool:
     return word in _NEGATIVE or word.endswith("n't")
-
-
-def _find_names(tokens: list[str], lowered: list[str]) -> list[str]:
-    """Return capitalised words, except the first of a sentence, which is always capitalised."""
-    pairs = zip(tokens, lowered, [".", *tokens], strict=False)
-    return [word for token, word, before in pairs if token[0].isupper() and before not in ".!?" and _is_content(word)]
 
 
 def _negated_stems(lowered: list[str]) -> list[str]:

@@ -107,7 +107,8 @@ class DeepEvalMetric(ExternalMetric):
         if not isinstance(metric, BaseMetric | BaseConversationalMetric):
             raise ConfigurationError(f"a {type(metric).__name__} is no metric of DeepEval that scores samples")
         self.constants = dict(constants or {})
-        own = _name(metric)
+        own = str(getattr(metric, "__name__", ""))
+        own = type(metric).__name__ if own in _BASE_NAMES else own
         self._parameters = _parameters_of_case(metric, conversational=isinstance(metric, BaseConversationalMetric))
         super().__init__(
             metric,
@@ -147,11 +148,7 @@ class DeepEvalMetric(ExternalMetric):
         return Finding(value=number, reason="DeepEval gave no score on this sample", explanation=metric.reason)
 
     def _required_fields(self, own: str) -> dict[str, tuple[str, ...]]:
-        """Return the fields of a sample that correspond to the required parameters.
-
-        Raises:
-            ConfigurationError: a required parameter corresponds to no field.
-        """
+        """Return the fields of a sample that correspond to the required parameters."""
         fields, names = self._parameters
         unknown = sorted(names - fields.keys() - self.constants.keys())
         if unknown:
@@ -173,11 +170,6 @@ class DeepEvalMetric(ExternalMetric):
             fields = {"turns": _turns(sample.user_input), "expected_outcome": sample.reference}
             return ConversationalTestCase(**{**fields, **self.constants})
         return LLMTestCase(**{**_last_turn(sample), **self.constants})
-
-
-def _name(metric: Any) -> str:
-    own = str(getattr(metric, "__name__", ""))
-    return type(metric).__name__ if own in _BASE_NAMES else own
 
 
 def _parameters_of_case(metric: Any, *, conversational: bool) -> tuple[Mapping[str, str], set[str]]:
@@ -249,25 +241,19 @@ def _turns(messages: Sequence[Message]) -> list[Any]:
 
 def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
     """Return the last question with its answer and the tools called in between."""
-    question, messages = _split_last_question(sample.user_input)
+    questions = (index for index, message in enumerate(sample.user_input) if isinstance(message, HumanMessage))
+    last = max(questions, default=-1)  # without a question, its text is empty and all messages are its turn
+    messages = sample.user_input[last + 1 :]
     calls = [*chain.from_iterable(map(calls_in, messages))]
     answers = [message.content for message in messages if isinstance(message, AIMessage) and message.content]
     expected = sample.reference_tool_calls
     return {
-        "input": question,
+        "input": sample.user_input[last].content if last >= 0 else "",
         "actual_output": answers[-1] if answers else "",
         "expected_output": sample.reference,
         "tools_called": _deepeval_calls(calls, [message for message in messages if isinstance(message, ToolMessage)]),
         "expected_tools": None if expected is None else _deepeval_calls(expected, ()),
     }
-
-
-def _split_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """Return the last question and the messages after it; without a question, an empty text and all messages."""
-    for index in reversed(range(len(messages))):
-        if isinstance(messages[index], HumanMessage):
-            return messages[index].content, messages[index + 1 :]
-    return "", messages
 
 
 def _deepeval_calls(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any]:

@@ -44,13 +44,9 @@ class ExternalMetric(NamedMetric):
     All its public attributes except ``name`` and ``requires`` are part of the version.
 
     Args:
-        external: the metric object.
         library: distribution of the metric object. The distribution's version is part of our version.
         revision: version that the user raises after changes that ``parameters`` does not show.
-        name: name of the metric in its scores.
-        pass_at: lowest quality that passes; None: the scale's own.
         requires: ``single_turn`` and/or ``multi_turn`` → fields.
-        scale: scale of the values.
         parameters: constructor arguments of the metric object, as JSON values.
         judge_model: name of the model that the metric calls; empty if unknown, or if the metric calls no model.
     """
@@ -121,7 +117,6 @@ def parameters_of(external: Any, *, include: Iterable[str] = (), exclude: Iterab
     Any other object becomes the name of its class, because a default repr has a memory address.
 
     Args:
-        external: the metric object.
         include: names of further attributes.
         exclude: names of attributes to omit.
     """

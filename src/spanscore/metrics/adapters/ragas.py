@@ -83,6 +83,7 @@ class RagasMetric(ExternalMetric):
         except ImportError as error:
             raise MissingExtraError("ragas", "ragas") from error
         os.environ.setdefault(semconv.RAGAS_DO_NOT_TRACK_ENV, "true")
+        required = _required_fields(metric) if requires is None else requires  # first, as it refuses other objects
         prompts = [name for name, value in vars(metric).items() if isinstance(getattr(value, "instruction", None), str)]
         self.values = dict(values) if values is not None else _numbers_of_words(metric)
         super().__init__(
@@ -91,7 +92,7 @@ class RagasMetric(ExternalMetric):
             revision=version,
             name=name or snake(str(metric.name)),
             pass_at=pass_at,
-            requires=_required_fields(metric) if requires is None else requires,
+            requires=required,
             scale=scale or _scale(metric),
             parameters=parameters_of(metric, include=prompts, exclude=_NOT_IN_VERSION),
             judge_model=_model_name(llm if llm is not None else getattr(metric, "llm", None)),
@@ -102,8 +103,13 @@ class RagasMetric(ExternalMetric):
 
     async def measure(self, sample: Sample) -> Finding:
         """Convert the sample to ragas's form and score it."""
+        from ragas import dataset_schema
+
         turns = kind_of(sample)
-        converted = _convert_sample(sample)
+        kind = (
+            dataset_schema.MultiTurnSample if isinstance(sample, MultiTurnSample) else dataset_schema.SingleTurnSample
+        )
+        converted = kind(**sample.model_dump(exclude_none=True))
         method = getattr(self._metric, _METHODS[turns], None)
         if method is not None:
             return self._to_finding(await self._run_async(lambda: method(converted)))
@@ -124,11 +130,7 @@ class RagasMetric(ExternalMetric):
 
 
 def _required_fields(metric: Any) -> dict[str, tuple[str, ...]]:
-    """Return the required fields of a metric for each kind of sample that it accepts.
-
-    Raises:
-        ConfigurationError: ``metric`` is not a ragas metric, or requires a field that no sample has.
-    """
+    """Return the required fields of a metric for each kind of sample that it accepts."""
     if isinstance(metric, type):
         raise ConfigurationError(f"{metric.__name__} is a class: give a metric made of it, with its llm")
     columns = getattr(metric, "required_columns", None)
@@ -192,11 +194,7 @@ def _scale_of_rubrics(metric: Any, direction: Direction) -> Scale:
 
 
 def _numbers_of_words(metric: Any) -> dict[str, float]:
-    """Return word → number for a metric that answers pass or fail; empty for a metric that answers in numbers.
-
-    Raises:
-        ConfigurationError: the metric answers in other words, or with a ranking.
-    """
+    """Return word → number for a metric that answers pass or fail; empty for a metric that answers in numbers."""
     allowed = getattr(metric, "allowed_values", None)
     if isinstance(allowed, int) and not isinstance(allowed, bool):
         raise ConfigurationError(f"{metric.name} answers with a ranking, which is no score")
@@ -228,10 +226,3 @@ def _initialise(metric: Any, name: str) -> None:
         metric.init(getattr(getattr(metric, "llm", None), "run_config", None) or RunConfig())
     except ValueError as error:
         raise ConfigurationError(f"{name}: {error}") from error
-
-
-def _convert_sample(sample: Sample) -> Any:
-    from ragas import dataset_schema
-
-    schema = dataset_schema.MultiTurnSample if isinstance(sample, MultiTurnSample) else dataset_schema.SingleTurnSample
-    return schema(**sample.model_dump(exclude_none=True))

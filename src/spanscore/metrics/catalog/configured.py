@@ -1,4 +1,8 @@
-"""Make the judge, the metrics, their juries and their second (shadow) judges from a configuration."""
+"""Make the judge, the metrics, their juries and their second (shadow) judges from a configuration.
+
+Each function raises ``ConfigurationError`` if a key or a value that it reads is invalid, a model is unknown, or a library or
+key is missing. A message about a key of a metric, a juror or a second judge begins with its path.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +67,7 @@ def metric_entries(settings: Configuration) -> Iterator[MetricEntry]:
 
 
 def judge_of(settings: Configuration) -> Judge:
-    """Return the judge that all metrics of a configuration share.
-
-    Raises:
-        ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
-    """
+    """Return the judge that all metrics of a configuration share."""
     fallback = [section.model_dump(exclude_unset=True) for section in settings.judge.fallback]
     return judge_of_section(settings, settings.judge, "judge", fallback=fallback)
 
@@ -76,13 +76,8 @@ def judge_of_section(settings: Configuration, section: ChatModelSettings, place:
     """Return the judge of a section of a configuration, at the configuration's prices.
 
     Args:
-        settings: the configuration.
         section: the section: of the judge, a juror or a second judge.
         place: path of the section, such as ``judge``; a message about one of its keys begins with the path of that key.
-        more: further keyword arguments of ``judge``.
-
-    Raises:
-        ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
     """
     not_of_judge = {"model", "prices", "fallback", *OF_SCORER}
     options: dict[str, Any] = section.model_dump(exclude=not_of_judge) | more
@@ -99,9 +94,6 @@ def judge_named(settings: Configuration, model: str) -> Judge:
     """Return another judge by name, with the attempts, timeouts, prompt order and prices of a configuration.
 
     Rate and concurrency limits are not inherited: they belong to the account of the configuration's judge.
-
-    Raises:
-        ConfigurationError: the model is unknown, or its library or key is missing.
     """
     order = settings.judge.prompt_order
     return judge(model, prices=prices_in(settings), prompt_order=order, **_limits_of(settings))
@@ -111,9 +103,6 @@ def embedder_of(settings: Configuration, model: str) -> Embedder:
     """Return embeddings by name, with the attempts, timeouts and prices of a configuration's judge.
 
     Rate and concurrency limits are not inherited: they belong to the account of the configuration's judge.
-
-    Raises:
-        ConfigurationError: the name is unknown, or the library or key is missing.
     """
     return embedder(model, prices=prices_in(settings), **_limits_of(settings))
 
@@ -127,11 +116,7 @@ def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[M
     """Return the metrics of a configuration, in its order. The metrics share one judge and one embedder.
 
     Args:
-        settings: the configuration.
         judge: judge to use instead of the configuration's judge and juries; None = those of the configuration.
-
-    Raises:
-        ConfigurationError: a metric, a parameter, the judge, a jury or the embeddings are invalid.
     """
     shared_judge = judge or judge_of(settings)
     embeddings = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
@@ -153,15 +138,9 @@ def make_metric(
     """Return a metric of a configuration.
 
     Args:
-        settings: the configuration.
-        name: name of the metric in the registry.
-        parameters: keyword arguments of the metric.
         jury: jury that replaces ``judge`` for this metric; None = no jury.
         judge: judge of a metric without a jury.
         embeddings: embeddings of a metric that takes embeddings; None = the metric's default.
-
-    Raises:
-        ConfigurationError: the metric, a parameter or a juror is invalid, or a metric without a judge has a jury.
     """
     metric = create(
         name, judge=judge if jury is None else jury_of(settings, name, jury), embeddings=embeddings, **parameters
@@ -172,11 +151,7 @@ def make_metric(
 
 
 def jury_of(settings: Configuration, metric: str, jury: JurySettings) -> Jury:
-    """Return the jury of a metric.
-
-    Raises:
-        ConfigurationError: a juror is invalid, or two jurors have the same model.
-    """
+    """Return the jury of a metric."""
     place = f"metrics.{metric}"
     try:
         jurors = [_juror(settings, juror, f"{place}.{JUDGES}.{position}") for position, juror in enumerate(jury.judges)]
@@ -194,11 +169,7 @@ def _juror(settings: Configuration, juror: ChatModelSettings, place: str) -> Jud
 
 
 def metrics_with_juries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], JurySettings | None]]:
-    """Yield the name, the parameters and the jury of each metric; jurors inherit missing settings from the judge.
-
-    Raises:
-        ConfigurationError: a key or value of a jury is invalid; the message names each error.
-    """
+    """Yield the name, the parameters and the jury of each metric; jurors inherit missing settings from the judge."""
     for entry in metric_entries(settings):
         if not entry.jury:
             yield entry.name, entry.parameters, None
@@ -215,11 +186,7 @@ def prices_in(settings: Configuration) -> dict[str, tuple[float, ...]]:
 
 
 def per_session(settings: Configuration) -> Iterator[bool]:
-    """Yield for each metric in a configuration whether it scores whole sessions instead of units.
-
-    Raises:
-        ConfigurationError: ``per`` is neither ``unit`` nor ``session``, or a metric of sessions has a second judge.
-    """
+    """Yield for each metric in a configuration whether it scores whole sessions instead of units."""
     for entry in metric_entries(settings):
         if entry.per not in (UNIT, SESSION):
             raise ConfigurationError(f"metrics.{entry.name}.{PER} is {entry.per!r}; allowed are {UNIT} and {SESSION}")
@@ -231,11 +198,7 @@ def per_session(settings: Configuration) -> Iterator[bool]:
 
 
 def session_metrics(settings: Configuration) -> list[MetricEntry]:
-    """Return the metrics of a configuration that score whole sessions.
-
-    Raises:
-        ConfigurationError: ``per`` is neither ``unit`` nor ``session``, or a metric of sessions has a second judge.
-    """
+    """Return the metrics of a configuration that score whole sessions."""
     of_sessions = zip(metric_entries(settings), per_session(settings), strict=True)
     return [entry for entry, scores_sessions in of_sessions if scores_sessions]
 
@@ -246,11 +209,7 @@ _IDENTITY_KEYS = ("model", *_ACCOUNT_KEYS, "model_kwargs", "structured", "prompt
 
 
 def shadows_of(settings: Configuration) -> list[Metric]:
-    """Return the metrics of a configuration that have a second judge, with this judge in place of the first.
-
-    Raises:
-        ConfigurationError: a second judge is invalid or equals the judge, or a metric without a judge has one.
-    """
+    """Return the metrics of a configuration that have a second judge, with this judge in place of the first."""
     embeddings = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
     metrics: list[Metric] = []
     for name, parameters, shadow in shadow_settings(settings):
@@ -265,7 +224,6 @@ def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tu
     """Return the budgets of the second judges. None if no second judge has a budget: each may spend as much as the judge.
 
     Args:
-        settings: the configuration.
         budgets: the judge's budgets, inherited by a second judge that has no budget.
     """
     own_budgets = {
@@ -282,11 +240,7 @@ def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tu
 
 
 def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], ShadowSettings]]:
-    """Yield the name, the parameters and the second judge's settings of each metric that has a second judge.
-
-    Raises:
-        ConfigurationError: a key or value is invalid, or a second judge equals the judge; the message names each error.
-    """
+    """Yield the name, the parameters and the second judge's settings of each metric that has a second judge."""
     for entry in metric_entries(settings):
         if entry.shadow is not None:
             place = f"metrics.{entry.name}.{SHADOW}"

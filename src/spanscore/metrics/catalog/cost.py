@@ -196,9 +196,6 @@ def bundle_cost_of(
     Args:
         metrics: registry name and parameters of each metric in the bundle.
         samples: kind of sample, ``single_turn`` and ``multi_turn`` → sample.
-
-    Raises:
-        ConfigurationError: a metric is unknown or a parameter is invalid.
     """
     judge = _CountingJudge()
     bundled = [create(name, judge=judge, **params) for name, params in metrics]

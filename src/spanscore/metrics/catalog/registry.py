@@ -82,7 +82,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
             f"{metrics.name} is one metric, not a list of them: write [{type(metrics).__name__}(…)]"
         )
     named: dict[str, Metric] = {}
-    for metric in metrics:
+    for metric in [metrics] if isinstance(metrics, str) else metrics:
         if isinstance(metric, str):
             raise ConfigurationError(_message_on_name(metric))
         if not isinstance(metric, Metric):
@@ -118,7 +118,6 @@ def under_current_names(by_name: Mapping[str, T], metrics: Container[str]) -> di
     """Return a mapping with former names of built-ins replaced by their current names.
 
     Args:
-        by_name: metric name → any value.
         metrics: names of the metrics in use; a former name among them (``name="nv_accuracy"``) is kept.
     """
     return {name if name in metrics else current_name(name): value for name, value in by_name.items()}

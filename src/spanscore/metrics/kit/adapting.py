@@ -92,17 +92,9 @@ class Adapted(PromptsFile):
 async def adapt_prompts(
     metric: JudgedMetric, judge: Judge, language: str, *, progress: OnProgress | None = None
 ) -> Adapted:
-    """Translate a metric's prompts: one question per step, and one more if a check fails. Call on the loop thread.
+    """Translate a metric's prompts in force to a language, two letters of ISO 639-1. Call on the loop thread.
 
-    Args:
-        metric: the metric; its prompts in force are translated.
-        judge: the judge that translates.
-        language: the language, two letters of ISO 639-1.
-        progress: called after each step; must not block. None = no call.
-
-    Raises:
-        JudgeUnparseable: a translation lost a word that a program reads, also after one repair; the message names both.
-        JudgeError: the judge gave no answer.
+    One question is asked per step, and one more if a check fails.
     """
     run = ScoringRun(len(metric.steps), progress)
     prompts = dict[str, Any]()
@@ -126,11 +118,7 @@ async def adapt_prompts(
 
 
 async def _translate(step: Step[Any], judge: Judge, language: str) -> dict[str, Any]:
-    """Return a step's instruction and examples in another language.
-
-    Raises:
-        JudgeUnparseable: the translation fails a check, also after one repair.
-    """
+    """Return a step's instruction and examples in another language."""
     source = _Source.of(step)
     evidence: dict[str, Any] = {
         "language": language,
@@ -181,7 +169,10 @@ class _Source:
         """Collect the texts of a step."""
         examples = [{"evidence": example.evidence, "output": example.output} for example in step.examples]
         examples = json.loads(json.dumps(examples, default=str))  # a subclass of str (Passages) becomes a plain text
-        names, verdicts = _names_in(step)
+        schemas = [*fields_of(step.answer)]
+        values = [value for _, schema in schemas for value in schema.get("enum", ())]
+        verdicts = frozenset(value for value in values if isinstance(value, str))
+        names = {*(name for name, _ in schemas), *SAMPLE_PARTS, *step.fields}
         evidence, output = dict[str, None](), dict[str, None]()
         for example in examples:
             evidence |= dict.fromkeys(_texts_to_translate(example["evidence"], verdicts))
@@ -232,14 +223,6 @@ class _Source:
         translations = dict(zip(self.texts, answer.texts, strict=True))
         examples = _map_texts(self.examples, lambda text: translations.get(text, text))
         return {"instruction": answer.instruction, "examples": examples}
-
-
-def _names_in(step: Step[Any]) -> tuple[set[str], frozenset[str]]:
-    """Return the names of fields in a step's answer and evidence, and the words that are values of a field."""
-    schemas = [*fields_of(step.answer)]
-    values = [value for _, schema in schemas for value in schema.get("enum", ())]
-    names = {*(name for name, _ in schemas), *SAMPLE_PARTS, *step.fields}
-    return names, frozenset(value for value in values if isinstance(value, str))
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:

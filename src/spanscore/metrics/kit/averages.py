@@ -98,11 +98,7 @@ def f_beta_of_counts(right: int, wrong: int, missed: int, *, beta: float = 1.0) 
 
 
 def check_beta(beta: float) -> float:
-    """Return the user's parameter ``beta``, checked, as a float.
-
-    Raises:
-        ConfigurationError: beta is not a finite number above 0.
-    """
+    """Return the user's parameter ``beta``, checked, as a float."""
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta < float("inf"):
         raise ConfigurationError(f"beta is {beta!r}; it is a number above 0: more than 1 favours recall")
     return float(beta)
@@ -138,8 +134,6 @@ def cosine(embeddings: Embedder, one: Sequence[float], other: Sequence[float]) -
 
     Args:
         embeddings: embedder that made the vectors.
-        one: vector of the first text.
-        other: vector of the second text.
 
     Raises:
         JudgeUnparseable: a model's vector is not finite, all zeros or empty, or the vectors differ in size.

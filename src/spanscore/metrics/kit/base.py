@@ -263,7 +263,6 @@ class BaseMetric:
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
     async def _score_here(self, sample: Sample) -> Score:
-        """Score one sample on the running loop."""
         context = current_score()
         context.images = getattr(sample, "images", None) or ()
         if context.images:
@@ -271,26 +270,22 @@ class BaseMetric:
         # suppress_tracing(): a user's metric may call its model itself.
         # asked_by(): the judge calls belong to this score, even if the metric is called directly.
         with recorded_calls() as calls, suppress_tracing(), asked_by(context):
-            return await self._score_or_failure(sample, calls)
-
-    async def _score_or_failure(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
-        """Measure one sample and return its score, even after a failure. ``calls`` grows with each judge call."""
-        try:
-            refusal = self._refusal(sample)
-            if refusal is not None:
-                return self._new_score(Outcome.MISSING_FIELD, calls, reason=refusal)
-            if isinstance(self._judge, Jury):
-                return await self._ask_jury(self._judge, sample, calls)
-            return self._to_score(await self.measure(sample), calls)
-        except NotApplicableError as error:
-            return self._new_score(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
-        except JudgeError as error:
-            outcomes = (outcome for kind, outcome in _OUTCOME_BY_ERROR.items() if isinstance(error, kind))
-            outcome = next(outcomes, Outcome.JUDGE_ERROR)
-            return self._new_score(outcome, calls, reason=str(error), error_type=error.error_type)
-        except Exception as error:  # noqa: BLE001  (user code may raise anything, and the text may quote content)
-            reason = f"{self.name} raised {user_origin(error)}"
-            return self._new_score(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
+            try:
+                refusal = self._refusal(sample)
+                if refusal is not None:
+                    return self._new_score(Outcome.MISSING_FIELD, calls, reason=refusal)
+                if isinstance(self._judge, Jury):
+                    return await self._ask_jury(self._judge, sample, calls)
+                return self._to_score(await self.measure(sample), calls)
+            except NotApplicableError as error:
+                return self._new_score(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
+            except JudgeError as error:
+                outcomes = (outcome for kind, outcome in _OUTCOME_BY_ERROR.items() if isinstance(error, kind))
+                outcome = next(outcomes, Outcome.JUDGE_ERROR)
+                return self._new_score(outcome, calls, reason=str(error), error_type=error.error_type)
+            except Exception as error:  # noqa: BLE001  (user code may raise anything, and the text may quote content)
+                reason = f"{self.name} raised {user_origin(error)}"
+                return self._new_score(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
 
     async def _ask_jury(self, jury: Jury, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
         """Score a sample with all jurors concurrently, then with ``then`` if the jurors disagree, and combine the scores."""
@@ -313,13 +308,11 @@ class BaseMetric:
         )
 
     def _with_judge(self, judge: Judge) -> Self:
-        """Return a copy of the metric that asks another judge."""
         changed = copy(self)
         changed._judge = judge
         return changed
 
     def _refusal(self, sample: Sample) -> str | None:
-        """Return why a sample cannot be measured; None if it can."""
         turns = kind_of(sample)
         if turns not in self.requires:
             kinds = " or ".join(kind.replace("_", "-") for kind in self.requires)
@@ -369,7 +362,6 @@ class BaseMetric:
     def _new_score(
         self, outcome: Outcome, calls: Sequence[JudgeCall], *, scale: Scale | None = None, **fields: Any
     ) -> Score:
-        """Return a score with the fields that all scores of this metric share."""
         return Score(
             metric=self.name,
             version=self.version,
@@ -403,7 +395,6 @@ class BaseMetric:
         return {"parameters": parameters, "prompts": prompts, "scale": scale}
 
     def _texts_of(self, step: Step[Any]) -> Rendered:
-        """Return the rendered prompt of a step without evidence."""
         return render(step.prompt({}, order="evidence_first" if self._judge is None else prompt_order(self._judge)))
 
 
@@ -443,11 +434,7 @@ class _UnusableValueError(Exception):
 
 
 def _value_on(scale: Scale, result: Any) -> ScoreValue | None:
-    """Return a result as a value of the scale: a category, or a number clipped to the range; None for None and nan.
-
-    Raises:
-        _UnusableValueError: the result is no category of the scale, no number, or outside the range by more than ``_SLACK``.
-    """
+    """Return a result as a value of the scale: a category, or a number clipped to the range; None for None and nan."""
     if result is None:
         return None
     if scale.categories:

@@ -86,7 +86,6 @@ def bundle_prompt(
         steps: name of the metric → its step.
         evidence: variable → value, shared by all steps.
         vote_index: number of the vote, from 0.
-        order: position of the evidence in the prompt.
     """
     criteria = {name: step.prompt(evidence, vote_index, order=order) for name, step in steps.items()}
     texts = [f"{name}:\n{prompt.instruction}" for name, prompt in criteria.items()]
@@ -111,7 +110,6 @@ async def ask_in_bundle(
 
     Args:
         judge: the metric's judge. Judges with the same account and sampling parameters are the same.
-        metric: name of the metric.
         step: the metric's only step.
         evidence: variable → value; a call is shared by metrics with equal evidence.
         vote_index: number of the vote, from 0.

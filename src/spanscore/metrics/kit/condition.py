@@ -96,11 +96,7 @@ def with_condition(instruction: str, condition: str) -> str:
 
 
 def check_condition(name: str, value: Any) -> str | None:
-    """Return the user's parameter ``applies_when``, checked and stripped; None = no condition.
-
-    Raises:
-        ConfigurationError: the condition is empty or not a string.
-    """
+    """Return the user's parameter ``applies_when``, checked and stripped; None = no condition."""
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
@@ -218,7 +214,6 @@ def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
     """Return the number of verdicts in a judge's answer, rows included, that contradict their reason.
 
     Args:
-        answer: the judge's answer.
         lower: whether 0 is the better verdict of the answer itself, as for a criterion that describes a fault. Then only a 0
             whose reason has a ``bad`` phrase counts. In rows, 1 is always the better verdict.
     """

@@ -69,11 +69,9 @@ class GradedMetric(JudgedMetric):
 
     The most frequent answer is the value. A conversation is shown as messages (in ragas: as one text).
 
+    The arguments that are not listed are those of ``JudgedMetric``.
+
     Args:
-        judge: a LangChain chat model, a Judge, or a name.
-        name: name of the metric and its scores.
-        pass_at: lowest quality (0…1) that passes; None = the scale's own pass mark.
-        prompts: step name → ``{"instruction": …, "examples": […]}``, which replace the built-in prompt; None = built-in.
         fields: sample fields in the judge's prompt; None = user_input, response and reference, if the sample has them.
         required_columns: ragas's name for ``fields``; None or empty = not given.
         bundle: whether the criterion shares one judge call with the other metrics of the sample that have ``bundle``.
@@ -109,7 +107,12 @@ class GradedMetric(JudgedMetric):
         if not isinstance(bundle, bool):
             raise ConfigurationError(f"{name}: bundle is {bundle!r}; it is true or false")
         if bundle:
-            self._join_bundle()
+            if any(step.examples for step in self.steps.values()):
+                raise ConfigurationError(
+                    f"{name}: bundle: true asks several criteria at once and shows no examples; leave one of the two out"
+                )
+            self.bundle = True
+            self.base_version = f"{self.base_version}-bundled"
         if self.advice is not None:
             warnings.warn(self.advice, ContextsHiddenWarning, stacklevel=3)
 
@@ -157,7 +160,6 @@ class GradedMetric(JudgedMetric):
         )
 
     def _break_tie(self, grades: Sequence[Any]) -> ScoreValue:
-        """Return the value if several grades are equally frequent: the lower median of all votes."""
         grade: ScoreValue = median_low(grades)
         return grade
 
@@ -166,14 +168,6 @@ class GradedMetric(JudgedMetric):
             return await super()._answer_step(step, evidence, vote_index=vote_index, repair=repair)
         answer = await ask_in_bundle(self._judge, self.name, step, evidence, vote_index=vote_index)
         return step.read_condition(answer)
-
-    def _join_bundle(self) -> None:
-        if any(step.examples for step in self.steps.values()):
-            raise ConfigurationError(
-                f"{self.name}: bundle: true asks several criteria at once and shows no examples; leave one of the two out"
-            )
-        self.bundle = True
-        self.base_version = f"{self.base_version}-bundled"
 
     def _texts_of(self, step: Step[Any]) -> Rendered:
         if not self.bundle:
@@ -197,7 +191,6 @@ def parse_fields(
     A list applies to each kind of sample that can have all required fields of the list.
 
     Args:
-        metric: name of the metric, for the errors.
         fields: the user's parameter ``fields``; None = the default.
         required_columns: ragas's name for ``fields``; None or empty = the default.
 
@@ -267,11 +260,7 @@ def _can_have(kind: str, required: Mapping[str, bool]) -> bool:
 
 
 def check_bundles(metrics: Iterable[Any]) -> None:
-    """Check that all metrics with ``bundle`` have equal ``fields`` and the same judge.
-
-    Raises:
-        ConfigurationError: two of them differ.
-    """
+    """Check that all metrics with ``bundle`` have equal ``fields`` and the same judge."""
     bundled = [metric for metric in metrics if isinstance(metric, GradedMetric) and metric.bundle]
     for metric, other in pairwise(bundled):
         same_judge = identity_of(metric._judge) == identity_of(other._judge)
@@ -343,11 +332,7 @@ def _whole_numbers(bounds: tuple[float, float]) -> tuple[float, ...]:
 
 
 def check_bounds(name: str, bounds: Sequence[int] | None) -> Bounds:
-    """Return the user's parameter ``range``, checked; None = any whole number.
-
-    Raises:
-        ConfigurationError: the range is not two whole numbers, the lower first.
-    """
+    """Return the user's parameter ``range``, checked; None = any whole number."""
     if bounds is None:
         return None
     if [type(bound) for bound in bounds] != [int, int] or bounds[0] >= bounds[1]:
@@ -356,11 +341,7 @@ def check_bounds(name: str, bounds: Sequence[int] | None) -> Bounds:
 
 
 def check_direction(name: str, direction: Direction) -> Direction:
-    """Return the user's parameter ``direction``, checked.
-
-    Raises:
-        ConfigurationError: the direction is neither ``higher`` nor ``lower``.
-    """
+    """Return the user's parameter ``direction``, checked."""
     if direction not in ("higher", "lower"):
         raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
     return direction

@@ -117,7 +117,6 @@ class JudgedMetric(NamedMetric):
         """Ask the judge one of ``questions``, with the user's prompt if there is one, and return an instance of its output.
 
         Args:
-            step: the question.
             evidence: variable → JSON value in the judge's prompt; variables with None are left out.
             vote_index: number of the vote, from 0. To the cache, equal questions with different numbers are different.
             repair: whether an unusable answer is repaired by a second call; False if asking again is cheaper.
@@ -179,7 +178,7 @@ class JudgedMetric(NamedMetric):
             )
         from spanscore.metrics.kit.tuning import FittingRun
 
-        return await FittingRun(metric=self, annotations=annotations, **settings).run()
+        return await loop.await_on_loop(FittingRun(metric=self, annotations=annotations, **settings).run())
 
     def fit_sync(
         self,
@@ -236,9 +235,6 @@ class JudgedMetric(NamedMetric):
         Args:
             judge: the copy's judge; None = the same judge.
             prompts: the copy's parameter ``prompts``, which replaces this metric's; None = the same prompts.
-
-        Raises:
-            ConfigurationError: ``prompts`` names an unknown step or the file of another metric.
         """
         changed = copy(self) if judge is None else self._with_judge(judge)
         vars(changed).pop("version", None)  # the cached version belongs to the old prompts
@@ -248,9 +244,18 @@ class JudgedMetric(NamedMetric):
 
     def _steps_with(self, prompts: OwnPrompts | None) -> dict[str, Step[Any]]:
         """Return the steps with the user's prompts. Examples come first if the judge reads no contexts and no conversation."""
+        if prompts is not None and _FILE in prompts:
+            if len(prompts) > 1:
+                others = ", ".join(sorted(prompts.keys() - {_FILE}))
+                raise ConfigurationError(
+                    f"prompts: file contains all prompts, so no other key is allowed; remove {others}"
+                )
+            from spanscore.metrics.kit.tuned_prompts import prompts_in
+
+            prompts = prompts_in(prompts[_FILE], self.name, self.questions)
         kinds_and_fields = {*self._shown_fields, *chain.from_iterable(self._shown_fields.values())}
         examples_first = not kinds_and_fields & _LONG_FIELDS
-        return override_prompts(self.questions, self._read_prompts(prompts), examples_first=examples_first)
+        return override_prompts(self.questions, prompts, examples_first=examples_first)
 
     @property
     def _shown_fields(self) -> Mapping[str, tuple[str, ...]]:
@@ -268,24 +273,9 @@ class JudgedMetric(NamedMetric):
         one_call_for_all_votes = getattr(unwrapped(self._judge), "answers_several", False)
         return field, 1 if one_call_for_all_votes else self.votes
 
-    def _read_prompts(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
-        """Return the prompts from the file that ``prompts`` names, or ``prompts`` unchanged."""
-        if prompts is None or _FILE not in prompts:
-            return prompts
-        if len(prompts) > 1:
-            others = ", ".join(sorted(prompts.keys() - {_FILE}))
-            raise ConfigurationError(f"prompts: file contains all prompts, so no other key is allowed; remove {others}")
-        from spanscore.metrics.kit.tuned_prompts import prompts_in
-
-        return prompts_in(prompts[_FILE], self.name, self.questions)
-
 
 def refuse_unknown(name: str, parameter: str, value: Any, choices: Any) -> None:
-    """Check the value of a metric's parameter.
-
-    Raises:
-        ConfigurationError: the value is not one of ``choices``, a ``Literal``.
-    """
+    """Check the value of a metric's parameter."""
     if value not in get_args(choices):
         raise ConfigurationError(f"{name}: {parameter} is {value!r}; it is one of {', '.join(get_args(choices))}")
 

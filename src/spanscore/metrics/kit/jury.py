@@ -80,10 +80,11 @@ def combine_scores(scores: Mapping[str, Score]) -> JuryFinding:
     """
     valued = [score for score in scores.values() if score.value is not None]
     abstained = [score for score in scores.values() if score.outcome in _ABSTAINED]
-    if len(valued) + len(abstained) < MIN_JURORS:
-        return _failed_jury(scores, len(valued) + len(abstained))
+    answered = len(valued) + len(abstained)
+    if answered < MIN_JURORS:
+        return _failed_jury(scores, answered)
     inapplicable = sum(score.outcome is Outcome.NOT_APPLICABLE for score in abstained)
-    if 2 * inapplicable > len(valued) + len(abstained):
+    if 2 * inapplicable > answered:
         return JuryFinding(Outcome.NOT_APPLICABLE, reason=NOT_APPLICABLE)
     if len(abstained) >= len(valued):
         return JuryFinding(Outcome.NO_VALUE, reason=f"{len(valued)} of {len(scores)} jurors found a value")

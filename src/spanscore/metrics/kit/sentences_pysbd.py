@@ -55,8 +55,11 @@ def segmenter(language: str | None = None) -> SentenceSplitter:
         script = script_of(line)
         if script in WITHOUT_STOPS:
             return line.split()
+        languages = _RULES.get(script, ("en",))
+        is_urdu = script == "ARABIC" and _URDU_STOP in line
+        rules = language if language in languages else "ur" if is_urdu else languages[0]
         # A segmenter stores its text, so threads cannot share a segmenter: each line gets a new one.
-        return list(pysbd.Segmenter(language=_rules_of(line, script, language), clean=False).segment(line))
+        return list(pysbd.Segmenter(language=rules, clean=False).segment(line))
 
     def sentences(text: str) -> list[str]:
         # Lines are split one by one, because sentences do not cross line breaks, and the time grows with the square of the
@@ -65,10 +68,3 @@ def segmenter(language: str | None = None) -> SentenceSplitter:
         return [sentence for sentence in found if sentence]
 
     return sentences
-
-
-def _rules_of(line: str, script: str, language: str | None) -> str:
-    languages = _RULES.get(script, ("en",))
-    if language in languages:
-        return language
-    return "ur" if script == "ARABIC" and _URDU_STOP in line else languages[0]

@@ -141,12 +141,10 @@ def _match_rows(keys: Sequence[str], rows: Sequence[StatementVerdict]) -> tuple[
             matched[indices.pop(0)] = row
         else:
             unmatched.append(number)
-    if len(rows) == len(keys):
-        reworded = [number for number in unmatched if matched[number] is None]
-        for number in reworded:
-            matched[number] = rows[number]
-        return matched, len(unmatched) - len(reworded)
-    return matched, len(unmatched)
+    reworded = [number for number in unmatched if len(rows) == len(keys) and matched[number] is None]
+    for number in reworded:
+        matched[number] = rows[number]
+    return matched, len(unmatched) - len(reworded)
 
 
 def key_of(statement: str) -> str:

@@ -100,7 +100,7 @@ class Step(Generic[T]):
 
 
 def override_prompts(
-    steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None, *, examples_first: bool = False
+    steps: Iterable[Step[Any]], changes: Mapping[str, Any] | None, *, examples_first: bool
 ) -> dict[str, Step[Any]]:
     """Return step name → step, with the user's instructions and examples.
 
@@ -108,7 +108,6 @@ def override_prompts(
         steps: the steps with the built-in prompts.
         changes: step name → ``{"instruction": str, "examples": [Example or {"evidence": …, "output": …}]}``, of which one key
             may be missing. None = no change.
-        examples_first: value of ``examples_first`` for all steps.
 
     Raises:
         ConfigurationError: a step or key is unknown, or an example's output does not fit the step's output.
@@ -121,7 +120,7 @@ def override_prompts(
     return by_name
 
 
-def _change_prompt(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
+def _change_prompt(step: Step[Any], change: Any) -> Step[Any]:
     if not isinstance(change, Mapping):
         raise ConfigurationError(
             f"prompts.{step.name} is {change!r}; it is {{instruction: …, examples: […]}}, or either"
@@ -150,22 +149,14 @@ A = TypeVar("A")
 
 
 def check_votes(strictness: int) -> int:
-    """Return the user's parameter ``strictness``, a number of votes, checked.
-
-    Raises:
-        ConfigurationError: the strictness is not a positive whole number.
-    """
+    """Return the user's parameter ``strictness``, a number of votes, checked."""
     if isinstance(strictness, bool) or not isinstance(strictness, int) or strictness < 1:
         raise ConfigurationError(f"strictness is {strictness!r}; it is a number of votes, 1 or more")
     return strictness
 
 
 def odd_votes(strictness: int) -> int:
-    """Return the number of votes for a strictness: the next odd number if it is even, because an even number can tie.
-
-    Raises:
-        ConfigurationError: the strictness is not a positive whole number.
-    """
+    """Return the number of votes for a strictness: the next odd number if it is even, because an even number can tie."""
     return check_votes(strictness) | 1
 
 

@@ -105,7 +105,6 @@ def split(groups: Sequence[Hashable], seed: int) -> tuple[list[int], list[int], 
     Args:
         groups: group of each label, such as its session. Turns of one conversation are too similar to be both in the part for
             demonstrations and in the part for the test.
-        seed: seed of the random split.
     """
     members: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, group in enumerate(groups):
@@ -128,7 +127,6 @@ def demonstration_sets(verdicts: Sequence[int], size: int, number: int, seed: in
         verdicts: the human verdict of each label; a rare verdict is in every set, too.
         size: labels per set; a set is smaller if there are fewer labels.
         number: number of sets; fewer if there are not so many distinct sets.
-        seed: seed of the random draws.
     """
     rng, sets = Random(seed), dict[frozenset[int], tuple[int, ...]]()
     for _ in range(_DRAWS_PER_SET * number):
@@ -214,21 +212,6 @@ class TuningSample:
     example: Example | None
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledSamples:
-    """The usable labels of a fit.
-
-    Attributes:
-        step: the metric's only step.
-        samples: the samples of the usable labels.
-        notes: a sentence for each reason for which labels are left out.
-    """
-
-    step: VerdictStep
-    samples: tuple[TuningSample, ...]
-    notes: tuple[str, ...]
-
-
 def verdict_step(metric: JudgedMetric) -> VerdictStep:
     """Return the metric's only step, which labels of whole samples can teach.
 
@@ -268,14 +251,16 @@ def _cannot_be_fitted(metric: JudgedMetric, step: str, why: str) -> Configuratio
     )
 
 
-async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> LabelledSamples:
-    """Return the labels that can teach a metric, with the evidence that its judge would see. No judge is called.
+async def labelled_samples_of(
+    metric: JudgedMetric, step: VerdictStep, labels: Sequence[AnnotatedSample]
+) -> tuple[list[TuningSample], list[str]]:
+    """Return the labels that can teach a step, with the evidence that its judge would see. No judge is called.
+
+    The second part is a sentence for each reason for which labels are left out.
 
     Raises:
-        ConfigurationError: the metric has no verdict step, or asks it several times about one sample; or a label is outside
-            the metric's scale.
+        ConfigurationError: the metric asks the step several times about one sample, or a label is outside its scale.
     """
-    step = verdict_step(metric)
     samples, seen, left_out = list[TuningSample](), set[str](), Counter[str]()
     for label, verdict in zip(labels, _human_verdicts(metric, labels), strict=True):
         if label.sample is None:
@@ -293,7 +278,7 @@ async def labelled_samples_of(metric: JudgedMetric, labels: Sequence[AnnotatedSa
     long = sum(labelled.example is None for labelled in samples)
     if long:
         notes.append(f"{long} samples are no demonstrations: longer than {_MAX_DEMONSTRATION_CHARS:,} characters")
-    return LabelledSamples(step, tuple(samples), tuple(notes))
+    return samples, notes
 
 
 def _demonstration(step: VerdictStep, label: AnnotatedSample, evidence: Mapping[str, Any], verdict: int) -> Example:
@@ -342,11 +327,7 @@ class _RecordingJudge:
 
 
 async def _find_evidence(metric: JudgedMetric, sample: Sample) -> Mapping[str, Any] | None:
-    """Return the evidence that a metric would show its judge for a sample; None if it would not call the judge.
-
-    Raises:
-        ConfigurationError: the metric would ask about several parts of the sample.
-    """
+    """Return the evidence that a metric would show its judge for a sample; None if it would not call the judge."""
     judge = _RecordingJudge()
     with asked_by(ScoreContext()):  # no budget pays for these questions
         await metric.with_changes(judge=judge).score(sample)
@@ -476,11 +457,6 @@ def prompts_in(path: Any, metric: str, steps: Sequence[Step[Any]]) -> Mapping[st
 
     If the file has a translation that no person has reviewed, the log has a line about it.
 
-    Args:
-        path: path of the file as the user gave it.
-        metric: name of the metric that gets the prompts.
-        steps: the metric's steps with the built-in prompts.
-
     Raises:
         ConfigurationError: the file cannot be read, has another format, or is for another metric, step or definition.
     """
@@ -507,9 +483,8 @@ def _check_definition(
     file: str, metric: str, steps: Mapping[str, Step[Any]], digests: Mapping[str, str], *, adapted: bool
 ) -> None:
     """Raise a ConfigurationError if the file was made for other steps, or for other built-in prompts of these steps."""
-    missing = [
-        name for name in steps if adapted and name not in digests
-    ]  # a fit changes one step, a translation all steps
+    # A fit changes one step, a translation all steps.
+    missing = [name for name in steps if adapted and name not in digests]
     unknown = [name for name in digests if name not in steps]
     if missing or unknown:
         fault = f"is of a step {unknown[0]!r}" if unknown else f"lacks the step {missing[0]!r}"
@@ -527,7 +502,6 @@ def digest_of(step: Step[Any], *, examples: bool = False) -> str:
     """Return a hash of a step's built-in instruction, because labels for one definition do not fit another.
 
     Args:
-        step: the step with the built-in prompt.
         examples: whether the hash also covers the examples.
     """
     worked = [[example.evidence, example.output] for example in step.examples] if examples else []

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import BaseModel, Field
 
-from spanscore.core import loop
 from spanscore.core.codecs.annotation_file import annotated_records, read_annotations
 from spanscore.core.log import type_name
 from spanscore.core.prompt import Example, Prompt
@@ -204,11 +203,7 @@ class FitSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingRun:
-    """One fit of one metric. The attributes are the arguments of ``JudgedMetric.fit``.
-
-    Raises:
-        ConfigurationError: a number is out of range, the rewriter is unknown, or the metric has no step that a label can teach.
-    """
+    """One fit of one metric. The attributes are the arguments of ``JudgedMetric.fit``."""
 
     metric: JudgedMetric
     annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path
@@ -237,23 +232,16 @@ class FittingRun:
         verdict_step(self.metric)
 
     async def run(self) -> Fitted:
-        """Run the fit, from any loop, and return its result.
-
-        Raises:
-            ConfigurationError: the labels cannot teach the metric.
-            JudgeError: the judge gave no verdict on any label.
-        """
-        return await loop.await_on_loop(self._fit())
-
-    async def _fit(self) -> Fitted:
+        """Run the fit, and return its result. Call on the loop thread."""
         labels = await asyncio.to_thread(self._read_labels)  # in a thread: a slow redactor does not block the loop
-        samples = await labelled_samples_of(self.metric, labels)
-        step, parts = samples.step, self._split_labels(samples.samples)
+        step = verdict_step(self.metric)
+        samples, notes = await labelled_samples_of(self.metric, step, labels)
+        parts = self._split_labels(samples)
         for_rewriter = 0 if self.rewriter is None else len(parts.demonstrations)
         most_judged = for_rewriter + (1 + self.candidates) * len(parts.selection) + 2 * len(parts.test)
         run = ScoringRun(most_judged, self.progress)
         with run.count_calls():
-            candidates, notes = await self._make_candidates(step, parts, run)
+            candidates, more_notes = await self._make_candidates(step, parts, run)
             best = await self._test_best(candidates, parts, run)
         kept = best is not None and best.tested.shown
         metric = best.metric if best is not None and kept else self.metric
@@ -271,11 +259,10 @@ class FittingRun:
             tested=best.tested if best else None,
             judge_calls=run.progress.judge_calls,
             cost_usd=run.progress.cost_usd,
-            notes=(*samples.notes, *notes, *run.notes(), *warnings_for(len(samples.samples))),
+            notes=(*notes, *more_notes, *run.notes(), *warnings_for(len(samples))),
         )
 
     def _read_labels(self) -> list[AnnotatedSample]:
-        """Return the labels, redacted if there is a redactor."""
         labels = (
             read_annotations(self.annotations, metric=self.metric.name)
             if isinstance(self.annotations, str | Path)
@@ -322,9 +309,6 @@ class FittingRun:
         """Return instructions by the rewriter, which sees mistakes of the judge, and a note on failed requests.
 
         A failed request gives None. If the judge made no mistake, no request is made, and all instructions have the value None.
-
-        Raises:
-            JudgeBudgetSpent: the budget of the score context is spent.
         """
         scores = await run.score(self.metric, samples)
         mistakes = [
@@ -388,11 +372,7 @@ class FittingRun:
     async def _judge_labels(
         self, metrics: Sequence[JudgedMetric], samples: Sequence[TuningSample], run: ScoringRun
     ) -> list[Agreements]:
-        """Return each metric's agreements with the labels. A metric with too long demonstrations may lack verdicts.
-
-        Raises:
-            JudgeError: no metric has a verdict.
-        """
+        """Return each metric's agreements with the labels. A metric with too long demonstrations may lack verdicts."""
         by_metric = [await run.score(metric, samples) for metric in metrics]
         scores = [score for scores in by_metric for score in scores]
         if not any(map(_has_verdict, scores)):
