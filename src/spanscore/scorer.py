@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from spanscore.capture.processor.external_spans import ExternalSpans
     from spanscore.config.sampling import Rule
     from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
+    from spanscore.wiring.from_config import Reload, Reloader
     from spanscore.wiring.preview import Preview
-    from spanscore.wiring.reloading import Reload, Reloader
     from spanscore.wiring.status import Status
 
 __all__ = ["OnlineScorer"]
@@ -164,8 +164,7 @@ class OnlineScorer:
     @classmethod
     def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
         """Make a scorer like ``from_config``. With a text in ``unready``, ``/readyz`` answers 503 with it from the start."""
-        from spanscore.wiring.from_config import make_from_file
-        from spanscore.wiring.reloading import ConfigFile, Reloader
+        from spanscore.wiring.from_config import ConfigFile, Reloader, make_from_file
 
         file = ConfigFile(path)  # before the file is read: any later change is detected
         scorer, settings = make_from_file(path, overrides, cls)

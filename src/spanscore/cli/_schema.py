@@ -18,8 +18,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from spanscore.config.judging import ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
+from spanscore.config.outputs import SINK_SETTINGS
 from spanscore.config.sampling import HeadSampling
-from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import DURATION, format_duration
 from spanscore.judges import judge
@@ -335,12 +335,17 @@ def _forms(value: Schema, whole: Schema) -> list[Schema]:
 
 
 def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -> Key:
-    kind = _types(forms)
+    names = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
+    # Plain numbers are left out if a duration or size is also accepted.
+    kind = " or ".join([name for name in names if name in _PATTERNS.values()] or names)
+    default = value.get("default", {} if value.get("type") == "object" else [])
+    items = ", ".join(_format_value(item, kind) for item in default) if isinstance(default, list) else ""
+    shown = f"[{items}]" if isinstance(default, list) else _format_value(default, kind)
     return Key(
         path=path,
         type=kind,
         allowed="; ".join(filter(None, (_format_allowed(form, kind) for form in forms))),
-        default=None if required else _default(value, kind=kind),
+        default=None if required else shown,
         meaning=value["description"],
     )
 
@@ -362,13 +367,6 @@ def _type_name(form: Schema) -> str:
     return _PATTERNS.get(form.get("pattern", ""), _TYPES.get(kind, kind))
 
 
-def _types(forms: Sequence[Schema]) -> str:
-    """Return the types in words; plain numbers are left out if a duration or size is also accepted."""
-    kinds = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
-    units = [kind for kind in kinds if kind in _PATTERNS.values()]
-    return " or ".join(units or kinds)
-
-
 def _format_allowed(form: Schema, kind: str) -> str:
     if "enum" in form:
         return ", ".join(f"`{word}`" for word in form["enum"])
@@ -382,15 +380,7 @@ def _format_allowed(form: Schema, kind: str) -> str:
     return f"at least {low}" if low is not None else f"above {above}" if above is not None else ""
 
 
-def _default(value: Schema, *, kind: str) -> str:
-    default: Any = value.get("default", {} if value.get("type") == "object" else [])
-    if isinstance(default, list):
-        return f"[{', '.join(_format_value(item, kind) for item in default)}]"
-    return _format_value(default, kind)
-
-
 def _format_value(value: Any, kind: str) -> str:
-    """Return a value as it is written in a file."""
     if "duration" in kind and value:
         return format_duration(value).replace(" ", "")
     if kind == "size" and value:

@@ -15,7 +15,7 @@ from spanscore.core.score import Outcome
 from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.wiring.build import Pipeline
-from spanscore.wiring.spool import close_spool
+from spanscore.wiring.durable import close_spool
 
 if TYPE_CHECKING:
     from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
