@@ -189,7 +189,7 @@ class OnlineScorer:
         return self._receivers.spans()
 
     def install(self) -> None:
-        """Attach to every chain that starts in the process from now on. Has no effect with ``capture=False``.
+        """Attach to every chain that starts in the process from now on. Has no effect with ``Capture(enabled=False)``.
 
         One scorer is installed at a time, and this scorer replaces the previous scorer. The previous scorer records its runs to
         their end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer
@@ -296,7 +296,7 @@ class OnlineScorer:
 
             - the id is unknown or its conversation has ended; an id of other instrumentations' spans is known a moment after
               their end;
-            - the id was forgotten: the oldest ids are, beyond ten times ``Sessions.max_open``;
+            - the id was forgotten: the oldest ids are, beyond 100,000;
             - the scorer is shut down, or no metric scores conversations.
 
         Raises:

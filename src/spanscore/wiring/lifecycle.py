@@ -205,7 +205,7 @@ class MetricsPage:
         """
         with self._lock:
             if self._pipeline.telemetry is None:
-                raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
+                raise ConfigurationError("there are no metrics to serve: outputs.instruments is false")
             if self._closing.begun:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
             if self.endpoint is not None:
