@@ -11,6 +11,7 @@ import typer
 
 from spanscore.cli._config_report import valid
 from spanscore.cli._judge_topics import make_named
+from spanscore.cli._options import refuse_unwritable
 from spanscore.cli._prompt_run import judged_metric, paid_run
 from spanscore.core.printable import printable, printable_lines
 from spanscore.core.terminal import Terminal
@@ -51,7 +52,7 @@ def adapt(
         raise ConfigurationError(f"{file} exists, and may be reviewed; move it away to translate again")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-
+    refuse_unwritable(file)
     make = partial(judge_named, configured.settings, judge)
     translator = make_named("--judge", judge, make) if judge else None
     with paid_run(configured.settings, source, notes, "translated") as on_progress:
