@@ -101,7 +101,6 @@ def _make_metrics(read: PartialSettings) -> tuple[ConfigReport, list[Configurati
 
 
 def _make_metric(name: str, parameters: Mapping[str, Any]) -> Metric:
-
     try:
         metric = create(name, judge="lexical", embeddings="lexical", **parameters)
         check_metric_name(metric.name)

@@ -19,7 +19,6 @@ from spanscore.cli.calibrate import (
     JudgeVerdict,
     JudgeVerdicts,
     calibrate_judge,
-    choose_version,
     has_passed,
     holds_spans,
     look_up_metric,
@@ -258,8 +257,7 @@ class LabelSummary:
             if not self.draw.representative:
                 facts["notes"].append("the cases were chosen by their verdicts, so the labels estimate no pass rate")
                 return
-            verdicts = JudgeVerdicts(in_lines, tuple(self._window()))
-            verdicts = verdicts.of(choose_version(verdicts, None))
+            verdicts = JudgeVerdicts(in_lines, tuple(self._window())).of_version()
             result = calibrate_judge(self.file.path, self.metric, labels, verdicts, scale, None)
         except ConfigurationError as error:
             facts["notes"].append(str(error))

@@ -260,7 +260,6 @@ class ReplayRun:
             notes.print_line(note)
         reader = UnitReader(scoring.settings, evaluated)
         batch = self._open_batch_run(scoring, file, notes)
-
         with _show_progress(notes, lambda: _describe_progress(tally, batch)) as on_progress:
             replay = Replay(
                 tally=tally,

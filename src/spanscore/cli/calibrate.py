@@ -143,13 +143,11 @@ def calibrate(
         verdicts = JudgeVerdicts(tuple(verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
     else:
         verdicts = _read_verdicts(scores, samples, metric)
-    verdicts = verdicts.of(choose_version(verdicts, evaluator_version))
+    verdicts = verdicts.of_version(evaluator_version)
     result = calibrate_judge(file, metric, samples, verdicts, scale, annotator_error)
     if against is not None:
-        others = _read_verdicts(against, samples, metric)
-        result = replace(
-            result, compared=_compare(file, samples, verdicts, others.of(choose_version(others, None)), scale)
-        )
+        others = _read_verdicts(against, samples, metric).of_version()
+        result = replace(result, compared=_compare(file, samples, verdicts, others, scale))
     path = _write_calibration(result, out)
     if as_json:
         typer.echo(json.dumps(_as_json(result, path), indent=2))
@@ -187,28 +185,24 @@ class JudgeVerdicts:
     labelled: tuple[JudgeVerdict | None, ...]
     window: tuple[JudgeVerdict, ...] = ()
 
-    def of(self, evaluator_version: str) -> JudgeVerdicts:
-        """Return the verdicts of one evaluator version."""
-        labelled = (
-            verdict if verdict and verdict.evaluator_version == evaluator_version else None for verdict in self.labelled
-        )
-        window = (verdict for verdict in self.window if verdict.evaluator_version == evaluator_version)
-        return JudgeVerdicts(tuple(labelled), tuple(window))
+    def of_version(self, wanted: str | None = None) -> JudgeVerdicts:
+        """Return the verdicts of one evaluator version; ``wanted``: None = the only version."""
+        version = self._choose_version(wanted)
+        labelled = (verdict if verdict and verdict.evaluator_version == version else None for verdict in self.labelled)
+        return JudgeVerdicts(tuple(labelled), tuple(own for own in self.window if own.evaluator_version == version))
 
-
-def choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
-    """Return the evaluator version to calibrate; ``wanted``: None = the only version."""
-    counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
-    listed = ", ".join(f"{printable(version) or 'unknown'} ({count})" for version, count in counts.most_common())
-    if wanted is not None and wanted not in counts:
-        raise ConfigurationError(
-            f"no label has a verdict of evaluator version {wanted!r}; there are: {listed or 'none'}"
-        )
-    if wanted is None and len(counts) > 1:
-        raise ConfigurationError(
-            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {listed}"
-        )
-    return next(iter(counts), "") if wanted is None else wanted
+    def _choose_version(self, wanted: str | None) -> str:
+        counts = Counter(verdict.evaluator_version for verdict in self.labelled if verdict is not None)
+        listed = ", ".join(f"{printable(version) or 'unknown'} ({count})" for version, count in counts.most_common())
+        if wanted is not None and wanted not in counts:
+            raise ConfigurationError(
+                f"no label has a verdict of evaluator version {wanted!r}; there are: {listed or 'none'}"
+            )
+        if wanted is None and len(counts) > 1:
+            raise ConfigurationError(
+                f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {listed}"
+            )
+        return next(iter(counts), "") if wanted is None else wanted
 
 
 def holds_spans(path: Path) -> bool:
@@ -295,7 +289,6 @@ def _read_verdicts_on_spans(path: Path, samples: Sequence[AnnotatedSample], metr
 
 
 def _select_verdicts(path: Path, metric: str, rows: Iterable[_RowT]) -> list[_RowT]:
-
     judged = [row for row in rows if row.label]
     of_metric = [row for row in judged if row.metric == metric]
     if not of_metric:
@@ -485,7 +478,6 @@ class CalibrationResult:
 
 
 def _refuse_chosen_labels(file: Path, samples: Sequence[AnnotatedSample]) -> None:
-
     if chosen := sum(not sample.representative for sample in samples):
         labels = f"{format_count(chosen, 'label')} of {file} {'is' if chosen == 1 else 'are'}"
         raise ConfigurationError(

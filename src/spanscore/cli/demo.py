@@ -111,7 +111,6 @@ def demo(
 
 
 def _refuse_losses(result: Played) -> None:
-
     if result.undelivered:
         lost = "; ".join(f"{signal} {result.deliveries[signal]}" for signal in result.undelivered)
         raise ConfigurationError(

@@ -60,7 +60,6 @@ _POSSIBLE_CREDENTIAL_NAME = re.compile(
 """Parts of names that may be secrets: messages may hide too much. ``tokens`` are counts and are shown."""
 _CREDENTIALS_IN_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
-
 HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds it) or api_key_file: PATH"
 
 

@@ -229,7 +229,6 @@ class Pipeline:
             ConfigurationError: the metrics and the settings do not fit together.
         """
         checked = check_configuration(metrics, settings)
-
         if self.telemetry is not None:
             refuse_too_many_sums(checked)
         if checked.settings.collect is not None:
