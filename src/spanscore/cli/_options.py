@@ -16,6 +16,8 @@ from spanscore.errors import ConfigurationError
 T = TypeVar("T")
 INTERRUPTED = 130
 """128 + SIGINT: the exit code that a shell expects after Ctrl-C."""
+NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
+"""Parameters of a metric that are objects, or that other keys of the configuration set."""
 
 SourceOfReplay = Annotated[
     str,

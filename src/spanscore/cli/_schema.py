@@ -15,6 +15,7 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from spanscore.cli._options import NO_KEYS
 from spanscore.config.judging import ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
@@ -70,8 +71,6 @@ def meaning_of(section: type[BaseModel], key: str) -> str:
 Schema = dict[str, Any]
 CUSTOM_METRIC: Final = r"^[\w.]+:[\w.]+$"
 """Pattern of a metric outside the package: ``my_pkg.metrics:Politeness``."""
-_NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
-"""Parameters of a metric that are objects, or that other keys of the configuration set."""
 _FROM_ENVIRONMENT: Schema = {"$ref": "#/$defs/FromEnvironment"}
 _PLAIN = ("number", "integer", "boolean")
 
@@ -189,7 +188,7 @@ def _sinks() -> Schema:
 
 def _parameters(kind: type) -> Schema:
     meanings, signature = parameters_in(kind), inspect.signature(kind, eval_str=True).parameters
-    settable = {name: parameter for name, parameter in signature.items() if name not in _NO_KEYS}
+    settable = {name: parameter for name, parameter in signature.items() if name not in NO_KEYS}
     properties = {
         name: {**_type(parameter.annotation), "description": meanings.get(name, "")}
         for name, parameter in settable.items()

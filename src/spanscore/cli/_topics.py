@@ -397,10 +397,12 @@ def _sampling(report: ConfigReport) -> Topic:
 
     ``ot=th`` in a unit's ``tracestate`` is the threshold of a head sampler.
     """
-    settings = report.settings
-    yield from _rule_problems(report)
+    settings, sampling, key = report.settings, report.settings.sampling, report.settings.sampling.key
+    if report.whole:
+        yield from refusal_of(partial(check_condition_metrics, sampling, report.by_name), "sampling.rules: ")
+    yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
     yield from _describe_weights(settings)
-    for rule in settings.sampling.rules:
+    for rule in sampling.rules:
         if rule.when.status == "error" and not settings.capture.score_failed:
             yield (
                 f"the sampling rule {rule.name} takes runs with status error, and failed runs have no sample. any_error: true "
@@ -416,13 +418,6 @@ def _sampling(report: ConfigReport) -> Topic:
             )
         if rule.when.score is not None:
             yield f"every unit waits for its score of {rule.when.score.metric}: the sampling rule {rule.name} uses it"
-
-
-def _rule_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
-    sampling, key = report.settings.sampling, report.settings.sampling.key
-    if report.whole:
-        yield from refusal_of(partial(check_condition_metrics, sampling, report.by_name), "sampling.rules: ")
-    yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
 
 
 def _describe_weights(settings: ScorerSettings) -> Iterator[str]:
