@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from spanscore.capture.processor.external_spans import ExternalSpans
     from spanscore.config.sampling import Rule
     from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
+    from spanscore.wiring.from_config import Reload, Reloader
     from spanscore.wiring.preview import Preview
-    from spanscore.wiring.reloading import Reload, Reloader
     from spanscore.wiring.status import Status
 
 __all__ = ["OnlineScorer"]
@@ -164,8 +164,7 @@ class OnlineScorer:
     @classmethod
     def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
         """Make a scorer like ``from_config``. With a text in ``unready``, ``/readyz`` answers 503 with it from the start."""
-        from spanscore.wiring.from_config import make_from_file
-        from spanscore.wiring.reloading import ConfigFile, Reloader
+        from spanscore.wiring.from_config import ConfigFile, Reloader, make_from_file
 
         file = ConfigFile(path)  # before the file is read: any later change is detected
         scorer, settings = make_from_file(path, overrides, cls)
@@ -190,7 +189,7 @@ class OnlineScorer:
         return self._receivers.spans()
 
     def install(self) -> None:
-        """Attach to every chain that starts in the process from now on. Has no effect with ``capture=False``.
+        """Attach to every chain that starts in the process from now on. Has no effect with ``Capture(enabled=False)``.
 
         One scorer is installed at a time, and this scorer replaces the previous scorer. The previous scorer records its runs to
         their end and has its units scored. Then it is shut down, unless a ``ScoringSpanProcessor`` also reports to it. A scorer
@@ -297,7 +296,7 @@ class OnlineScorer:
 
             - the id is unknown or its conversation has ended; an id of other instrumentations' spans is known a moment after
               their end;
-            - the id was forgotten: the oldest ids are, beyond ten times ``Sessions.max_open``;
+            - the id was forgotten: the oldest ids are, beyond 100,000;
             - the scorer is shut down, or no metric scores conversations.
 
         Raises:

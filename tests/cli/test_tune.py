@@ -108,6 +108,7 @@ def test_as_json_it_is_what_the_file_holds(folder: Path) -> None:
         (["--metric", "polit"], "the configuration has no such metric; did you mean 'polite'?"),
         (["--metric", "exact_match"], "it has no judge prompts of its own, so there is nothing to tune"),
         (["--metric", "polite", "--out", "nowhere/fitted.json"], "the folder nowhere does not exist"),
+        (["--metric", "polite", "--out", "."], ". cannot be written: it is a folder; name a file in it"),
         (["--metric", "polite", "--redactor", "nothing:redact"], "finds no module 'nothing'"),
         (["--metric", "polite", "--rewriter", "nobody:model"], "--rewriter: 'nobody:model'"),
     ],

@@ -26,8 +26,8 @@ from tests.servers.server import free_port
 
 from spanscore import OnlineScorer
 from spanscore.config.messages import file_fields
+from spanscore.config.outputs import SINK_SETTINGS
 from spanscore.config.reading import read_settings
-from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Units
 from spanscore.core.files import check_disk
@@ -37,7 +37,7 @@ from spanscore.metrics import Faithfulness
 from spanscore.monitoring.rules import rule_files
 from spanscore.outputs.instruments import MeterInstruments
 from spanscore.scorer import pipeline_of, receivers_of
-from spanscore.wiring.reloading import ConfigFile
+from spanscore.wiring.from_config import ConfigFile
 
 CHEAP = ["exact_match", "string_presence"]
 """They ask no judge, so that a rule may look at their scores; of every unit."""

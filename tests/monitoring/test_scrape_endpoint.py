@@ -238,7 +238,7 @@ def test_it_ends_with_the_scorer_and_does_not_begin_after_it() -> None:
 def test_without_instruments_there_is_nothing_to_serve() -> None:
     with (
         a_line(outputs=Outputs(evaluation_span=False, event=False, instruments=False)) as (scorer, _),
-        pytest.raises(ConfigurationError, match="instruments"),
+        pytest.raises(ConfigurationError, match=r"outputs\.instruments is false"),
     ):
         scorer.serve_metrics(0)
 

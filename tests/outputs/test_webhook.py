@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spanscore import MultiTurnSample, SingleTurnSample
-from spanscore.config.sinks import WebhookSettings
+from spanscore.config.outputs import WebhookSettings
 from spanscore.core.job import Job
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score

@@ -64,7 +64,7 @@ def test_a_full_disk_is_queue_full_and_it_goes_on_without_a_restart(tmp_path):
 
 def test_a_spool_that_another_program_locks_is_queue_full_and_it_goes_on(path, monkeypatch):
     monkeypatch.setattr(
-        "spanscore.wiring.spool.open_spool_file", lambda settings: SpoolFile(settings.path, lock_wait_s=0.0)
+        "spanscore.wiring.durable.open_spool_file", lambda settings: SpoolFile(settings.path, lock_wait_s=0.0)
     )
     with a_line(spool=Spool(path=path)) as (scorer, _):
         ask(scorer)

@@ -17,13 +17,7 @@ from spanscore.protocols import Judge, Metric
 def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, notes: Terminal) -> BatchRun:
     """Return a run by whose batches the judges of metrics are asked from now on, and print its notes.
 
-    Args:
-        metrics: metrics of the run; those without a judge are scored at once.
-        scores: file of the scores; the batches are in ``<scores>.batches``.
-        option: option that names the file.
-
-    Raises:
-        ConfigurationError: no file is named, a judge has no batch endpoint, or another run has the batches.
+    The batches are in ``<scores>.batches``; ``option`` names the file ``scores``. Metrics without a judge are scored at once.
     """
     metrics = list(metrics)
     file = _batch_file(scores, option)
@@ -38,11 +32,7 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
 
 
 def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: str) -> str:
-    """Cancel the open batches of an earlier run; return the result in words.
-
-    Raises:
-        ConfigurationError: no file is named, a judge has no batch endpoint, or a provider refuses.
-    """
+    """Cancel the open batches of an earlier run; return the result in words. For the arguments see ``open_batch_run``."""
     file = _batch_file(scores, option)
     cancelled, batches = cancel_batches(_judges_of(metrics), file)
     if not batches:
@@ -54,12 +44,7 @@ def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: 
 
 
 def interrupted_batches(run: BatchRun | None, again: str) -> Iterator[str]:
-    """Yield the commands that continue or cancel an interrupted run.
-
-    Args:
-        run: the run; None = a run without batches.
-        again: command that continues the run.
-    """
+    """Yield how to continue an interrupted run, by the command ``again``, and how to cancel it; nothing without batches."""
     if run is not None:
         yield (
             f"{format_count(run.open_questions(), 'question')} in open batches, which go on at the provider: {again} fetches "

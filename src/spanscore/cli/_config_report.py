@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.cli._judge_topics import JUDGE_TOPICS
-from spanscore.cli._topics import TOPICS, ConfigReport, Line, Topic, TopicReader
+from spanscore.cli._topics import TOPICS, ConfigReport, Line, TopicReader
 from spanscore.config.messages import wrong_settings
 from spanscore.config.reading import PartialSettings, examine_settings
 from spanscore.config.tree import Configuration
@@ -47,9 +47,7 @@ def config_report(
 ) -> ConfigReport:
     """Return a configuration with all its problems. The judge's client and the metrics are made; no server is contacted.
 
-    Args:
-        judge: whether the topics of judges are read.
-        embeddings: whether the configured embeddings are checked.
+    ``judge`` and ``embeddings`` are as in ``valid``; ``further`` are topics of one command.
 
     Raises:
         ConfigurationError: the file does not exist, or is not a YAML mapping.
@@ -62,23 +60,23 @@ def config_report(
     checked = replace(report, settings=_without_new_cache(report.settings))
     lines = {topic: list[Line]() for topic in topics}
     for topic, read_topic in topics.items():
-        for part in _with_refusal(read_topic(checked)):
-            if isinstance(part, ConfigurationError):
-                problems.append(part)
-            else:
-                lines[topic].append(part)
+        try:
+            for part in read_topic(checked):
+                if isinstance(part, ConfigurationError):
+                    problems.append(part)
+                else:
+                    lines[topic].append(part)
+        except ConfigurationError as error:  # a topic may raise its last problem
+            problems.append(error)
     # A message that two topics yield is in the report once.
-    is_missing = {read.as_written(str(problem)): isinstance(problem, NotReadyError) for problem in problems}
-    return replace(
-        report,
-        errors=(*read.errors, *(text for text, missing in is_missing.items() if not missing)),
-        missing=tuple(text for text, missing in is_missing.items() if missing),
-        lines=lines,
-    )
+    messages = {read.as_written(str(problem)): isinstance(problem, NotReadyError) for problem in problems}
+    errors, missing = [*read.errors], list[str]()
+    for message, is_missing in messages.items():
+        (missing if is_missing else errors).append(message)
+    return replace(report, errors=tuple(errors), missing=tuple(missing), lines=lines)
 
 
 def _make_metrics(read: PartialSettings) -> tuple[ConfigReport, list[ConfigurationError]]:
-    """Return the report before its topics are read, and the reasons for which metrics cannot be made."""
     settings, metrics, made_entries = read.settings, list[Metric](), list[Mapping[str, Mapping[str, Any]]]()
     unmade, problems = list[str](), list[ConfigurationError]()
     for (name, parameters), entry in zip(plugins.entries(settings.metrics), metric_entries(settings), strict=True):
@@ -93,21 +91,16 @@ def _make_metrics(read: PartialSettings) -> tuple[ConfigReport, list[Configurati
     alerts = under_current_names(settings.alerts, names)
     report = ConfigReport(
         settings=settings.model_copy(update={"sampling": sampling, "alerts": alerts}),
+        all_metrics=read.all_metrics,
+        as_written=read.as_written,
         metrics=metrics,
         made_entries=made_entries,
         unmade=tuple(unmade),
-        all_read=read.all_metrics,
-        as_written=read.as_written,
     )
     return report, problems
 
 
 def _make_metric(name: str, parameters: Mapping[str, Any]) -> Metric:
-    """Return a metric with the offline judge.
-
-    Raises:
-        ConfigurationError: the metric or a parameter is wrong, or a library is missing.
-    """
     try:
         metric = create(name, judge="lexical", embeddings="lexical", **parameters)
         check_metric_name(metric.name)
@@ -128,11 +121,3 @@ def _without_new_cache(settings: Configuration) -> Configuration:
     if file.exists() or not os.access(file.parent, os.W_OK | os.X_OK):
         return settings
     return settings.model_copy(update={"judge": settings.judge.model_copy(update={"cache": None})})
-
-
-def _with_refusal(parts: Topic) -> Topic:
-    """Yield the problems and lines of a topic. A problem that the topic raises is yielded last."""
-    try:
-        yield from parts
-    except ConfigurationError as error:
-        yield error

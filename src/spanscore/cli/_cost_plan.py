@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
 from spanscore.config.judging import Budget, ChatModelSettings, JurySettings, Spent
@@ -17,6 +17,7 @@ from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.printable import format_usd
+from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError
 from spanscore.judges.batches.api import PROVIDERS
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
@@ -25,6 +26,10 @@ from spanscore.metrics.catalog.cost import Cost, bundle_cost_of, cost_of, sample
 from spanscore.pipeline.sampling import RESERVE, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
+
+if TYPE_CHECKING:
+    from spanscore.cli._plan import ConfigPlan
+    from spanscore.cli._topics import ConfigReport
 
 FORMS = "1e6, 1_000_000, 500k, 1.5M (a day), 12/s, 700/min, 40k/h, 1e6/d"
 """Accepted spellings of a request rate."""
@@ -64,25 +69,18 @@ class Sizes:
     context_tokens: int | None = None
     measured: Mapping[str, Cost] = field(default_factory=dict)
 
+    @property
+    def samples(self) -> tuple[Mapping[str, Sample], ...]:
+        """The samples on which costs are estimated; empty = the short ones in ``cost_of``."""
+        return () if self.context_tokens is None else (samples_with(self.context_tokens),)
+
     def cost_of(self, name: str, metric: str, parameters: Mapping[str, Any]) -> Cost:
         """Return the cost of a score of a metric; ``metric`` is its registry entry.
 
         Raises:
             ConfigurationError: the cost is not measured, and the offline judge cannot answer the metric's questions.
         """
-        if name in self.measured:
-            return self.measured[name]
-        long = () if self.context_tokens is None else (samples_with(self.context_tokens),)
-        return cost_of(metric, *long, **parameters)
-
-    def bundle_cost_of(self, metrics: Sequence[tuple[str, Mapping[str, Any]]]) -> Cost:
-        """Return the cost of a score of one of the metrics that share a question, by their registry entries and parameters.
-
-        Raises:
-            ConfigurationError: a metric cannot be made.
-        """
-        long = () if self.context_tokens is None else (samples_with(self.context_tokens),)
-        return bundle_cost_of(metrics, *long)
+        return self.measured.get(name) or cost_of(metric, *self.samples, **parameters)
 
     def __str__(self) -> str:
         if self.context_tokens is None:
@@ -105,10 +103,15 @@ def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]
         for span in spans:
             name = as_text(span.attributes.get(semconv.EVALUATION_NAME) or "")
             is_ours = span.scope == semconv.SCOPE and semconv.EVALUATION_SOURCE not in span.attributes
-            usage = _read_usage(span.attributes)
-            if name in usages and is_ours and any(usage[1:]):  # the offline judge has calls and no tokens
-                usages[name].append(usage)
-    costs = {name: _mean_cost(read) for name, read in usages.items() if read}
+            used = _read_usage(span.attributes)
+            if name in usages and is_ours and any(used[1:]):  # the offline judge has calls and no tokens
+                usages[name].append(used)
+    costs = {}
+    for name, usage in usages.items():
+        if usage:
+            calls, read, written = (sum(column) / len(usage) for column in zip(*usage, strict=True))
+            source = f"measured on {len(usage):,} scores"
+            costs[name] = Cost(calls=calls, input_tokens=round(read), output_tokens=round(written), counted_by=source)
     if not costs:
         raise ConfigurationError(
             f"--costs-from {file}: it holds no score of {', '.join(usages)} with its judge's tokens"
@@ -120,12 +123,6 @@ def _read_usage(attributes: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return judge calls, tokens read and tokens written."""
     calls, cached, read, written = (plain_number(attributes.get(key)) or 0.0 for key in _USAGE)
     return calls - cached, read, written
-
-
-def _mean_cost(usage: Sequence[tuple[float, float, float]]) -> Cost:
-    calls, read, written = (sum(column) / len(usage) for column in zip(*usage, strict=True))
-    source = f"measured on {len(usage):,} scores"
-    return Cost(calls=calls, input_tokens=round(read), output_tokens=round(written), counted_by=source)
 
 
 # --- traffic --------------------------------------------------------------------------------------------------------
@@ -280,20 +277,20 @@ class DayPlan:
     usd: float | None
 
 
-def costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
+def costs_of(report: ConfigReport, sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the cost of a score of each metric; metrics with an unknown cost are left out."""
-    listed_metrics = zip(metrics, metrics_with_juries(settings), strict=True)
-    rows = [
-        (metric, name, own, settings.judge if jury is None else jury) for metric, (name, own, jury) in listed_metrics
-    ]
+    settings = report.of_metrics
+    entries = zip(report.metrics, metrics_with_juries(settings), strict=True)
+    rows = [(metric.name, name, own, jury or settings.judge) for metric, (name, own, jury) in entries]
     return tuple(_costs(settings, rows, sizes))
 
 
-def shadow_costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
+def shadow_costs_of(report: ConfigReport, sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the cost of a score of each second judge, by the name of its metric; unknown costs are left out."""
-    entries = zip(metrics, metric_entries(settings), strict=True)
-    own = [metric for metric, entry in entries if entry.shadow is not None]
-    rows = [(metric, *of) for metric, of in zip(own, shadow_settings(settings), strict=True)]
+    settings = report.of_metrics
+    entries = zip(report.metrics, metric_entries(settings), strict=True)
+    own = [metric.name for metric, entry in entries if entry.shadow is not None]
+    rows = [(name, *of) for name, of in zip(own, shadow_settings(settings), strict=True)]
     return tuple(_costs(settings, rows, sizes))
 
 
@@ -320,12 +317,7 @@ def days_of(
 
 
 def _day(
-    cost: CostPlan | None,
-    metric: str,
-    rate: float,
-    largest: float | None,
-    budgets: Sequence[Budget],
-    requests: float,
+    cost: CostPlan | None, metric: str, rate: float, largest: float | None, budgets: Sequence[Budget], requests: float
 ) -> DayPlan:
     """Return the cost of a day; ``largest``: the factor that the budgets allow, possibly above 1; None = unlimited."""
     factor = 1.0 if largest is None else min(1.0, largest)
@@ -367,7 +359,6 @@ def cost_lines(
 
 
 def _bundle_lines(costs: Sequence[CostPlan]) -> Iterator[str]:
-    """Yield the saving of a bundle."""
     bundled = [(cost, cost.alone) for cost in costs if cost.alone is not None]
     if not bundled:
         return
@@ -424,28 +415,20 @@ def cache_lines(settings: Configuration, costs: Sequence[CostPlan]) -> Iterator[
         )
 
 
-def money_line(
-    metrics: Sequence[str], costs: Sequence[CostPlan], days: Sequence[DayPlan], requests: float | None
-) -> str:
-    """Return a sentence with the cost of a day, if traffic is stated, and of 1,000 units with all their scores.
-
-    Args:
-        costs: cost of one score, including those of second judges.
-        days: costs of a day of metrics and second judges; empty if no traffic is stated.
-        requests: units a day; None if no traffic is stated.
-    """
-    cost_of = {cost.metric: cost for cost in costs}
-    uncounted = [metric for metric in metrics if metric not in cost_of]
+def money_line(plan: ConfigPlan) -> str:
+    """Return a sentence with the cost of a day, if traffic is stated, and of 1,000 units with all their scores."""
+    costs = (*plan.costs, *plan.shadow_costs)
+    uncounted = [metric.name for metric in plan.metrics if all(metric.name != cost.metric for cost in costs)]
     if not uncounted and not any(cost.calls for cost in costs):
         return "judging costs nothing: no metric asks a model"
     if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
         return f"the cost of judging is unknown: no price in judge.prices, or not counted: {', '.join(unknown)}"
     units = f"1,000 units with all their scores cost {format_usd(1_000 * _sum_usd(costs))} USD"
-    if requests is None:
+    if plan.requests_per_day is None:
         return units
-    day = _sum_usd(days)
-    per_request = f"{format_usd(1_000 * day / requests)} USD per 1,000 requests"
-    return f"a day of {requests:,.0f} requests costs {format_usd(day)} USD, {per_request}; {units}"
+    day = _sum_usd((*plan.days, *plan.shadow_days))
+    per_request = f"{format_usd(1_000 * day / plan.requests_per_day)} USD per 1,000 requests"
+    return f"a day of {plan.requests_per_day:,.0f} requests costs {format_usd(day)} USD, {per_request}; {units}"
 
 
 def _sum_usd(costs: Iterable[CostPlan | DayPlan]) -> float:
@@ -484,7 +467,6 @@ _Row = tuple[str, str, Mapping[str, Any], ChatModelSettings | JurySettings]
 
 
 def _costs(settings: Configuration, rows: Sequence[_Row], sizes: Sizes) -> Iterator[CostPlan]:
-    """Yield the cost of a score for each row."""
     bundled = [(name, parameters) for _, name, parameters, _ in rows if parameters.get("bundle")]
     for row in rows:
         with suppress(ConfigurationError):  # the offline judge counts the tokens, and cannot answer this metric
@@ -500,7 +482,7 @@ def _plan_row(
     times = 1 if metric in sizes.measured else len(paid)  # a measured cost is of all jurors together
     joins = bool(paid and parameters.get("bundle") and metric not in sizes.measured)
     alone = sizes.cost_of(metric, name, {**parameters, "bundle": False} if joins else parameters) if paid else _FREE
-    cost = sizes.bundle_cost_of(bundled) if joins else alone
+    cost = bundle_cost_of(bundled, *sizes.samples) if joins else alone
     usd = _mean_usd(settings, paid, cost, times)
     plan = CostPlan(
         metric=metric,

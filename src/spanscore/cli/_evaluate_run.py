@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.progress import (
@@ -25,7 +24,7 @@ from rich.text import Text
 
 from spanscore.cli._batches import cancel_open_batches, interrupted_batches, open_batch_run
 from spanscore.cli._config_report import valid
-from spanscore.cli._judge_topics import judge_problems, named_problems
+from spanscore.cli._judge_topics import judge_problems, make_named
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
 from spanscore.cli._topics import ConfigReport
 from spanscore.config.judging import JurySettings
@@ -58,79 +57,160 @@ from spanscore.stored.quality_gate import (
 )
 from spanscore.wiring.accounts import Accounts, configured_budget_ledger
 
+if TYPE_CHECKING:
+    from spanscore.cli.evaluate import EvaluateOptions
+
 BELOW_BOUND, INCOMPLETE = 1, 3
 """Exit codes: a bound of the gate is not met; too many cases have no score."""
 _SHOWN_CASES = 10
 """Maximum number of fallen cases that are printed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityGate:
-    """The options of the quality gate of ``spanscore evaluate``, with its check, its output and the update of the baseline.
+@dataclass(frozen=True, slots=True)
+class ScoreRun:
+    """One run of ``spanscore evaluate``, with its quality gate."""
 
-    Attributes:
-        baseline: file with the rows of an earlier run; None = no baseline.
-        update: whether this run's rows replace the baseline.
-        max_drop: largest drops of mean qualities, as ``metric=0.03``.
-        least: lowest mean qualities, as ``metric=0.98``.
-        max_unscored: share of a metric's cases that may have no score, [0, 1].
-        junit: file for the results in JUnit's format; None = no file.
-    """
+    options: EvaluateOptions
 
-    baseline: Path | None
-    update: bool
-    max_drop: Sequence[str]
-    least: Sequence[str]
-    max_unscored: float
-    junit: Path | None
+    def run(self) -> int:
+        """Score the file, print and write the result; return the exit code."""
+        options = self.options
+        configured = self._read_configuration()
+        metrics = self._make_metrics(configured)
+        bounds = self._bounds([metric.name for metric in metrics])
+        refuse_unwritable(options.out)
+        refuse_overwriting(options.file, options.out)
+        if options.report is not None:
+            check_report(options.report)
+        total = _count_records(options.file, bounds)
+        notes = Terminal(stderr=True, highlight=False, markup=False)
+        if configured is None and not options.judge and _asks_offline(metrics):
+            offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
+            notes.print(offline, soft_wrap=True)
+        batch = open_batch_run(metrics, options.out, "--out", notes) if options.batch else None
+        scoring = self._score(metrics, configured, total, notes, batch)
+        result = scoring.result()
+        has_gate = any((options.baseline, options.max_drop, options.least, options.junit))
+        verdict = self._check(bounds, result) if has_gate and not result.interrupted else None
+        self._print(result, verdict, configured)
+        for note in self._notes(result, scoring, batch):
+            notes.print(note, soft_wrap=True)
+        if result.interrupted:
+            return INTERRUPTED
+        return 0 if verdict is None else _exit_code(verdict)
 
-    @property
-    def is_requested(self) -> bool:
-        """Whether an option of the gate was given."""
-        return bool(self.baseline or self.max_drop or self.least or self.junit)
+    def cancel_batches(self) -> None:
+        """Cancel the open batches of an earlier run, and print their numbers."""
+        metrics = self._make_metrics(self._read_configuration())
+        typer.echo(cancel_open_batches(metrics, self.options.out, "--out"))
 
-    def bounds(self, metrics: Collection[str]) -> QualityBounds:
+    def _read_configuration(self) -> ConfigReport | None:
+        options = self.options
+        if options.config is None:
+            return None
+        with _name_embeddings_option():
+            return valid(
+                options.config,
+                judge=not options.judge,
+                embeddings=not (options.judge or options.embeddings),
+            )
+
+    def _make_metrics(self, configured: ConfigReport | None) -> list[Metric]:
+        """Return the named metrics with their configured parameters; without names, all metrics of the configuration."""
+        settings, as_written = (configured.settings, configured.as_written) if configured else (None, SecretMask())
+        judge = self.options.judge
+        with as_written.mask_errors(), _name_embeddings_option():
+            entries = _find_entries(self.options.metrics, settings)
+            own_judge, own_embedder = _make_judge(settings, judge), _make_embedder(settings, self.options.embeddings)
+            return [
+                create(name, judge=own_judge, embeddings=own_embedder, **parameters)
+                if jury is None or settings is None or judge
+                else make_metric(settings, name, parameters, jury, judge=own_judge, embeddings=own_embedder)
+                for name, parameters, jury in entries
+            ]
+
+    def _bounds(self, metrics: Collection[str]) -> QualityBounds:
         """Return the bounds on these metrics. Wrong options are refused here, before a judge is paid.
 
         If the run replaces the baseline, no drop is bounded.
-
-        Raises:
-            ConfigurationError: an option is wrong, or there is no baseline yet.
         """
-        if self.update and self.baseline is None:
+        options = self.options
+        if options.update_baseline and options.baseline is None:
             raise ConfigurationError("--update-baseline writes the file that --baseline names; name one")
-        if not 0.0 <= self.max_unscored <= 1.0:
-            raise ConfigurationError(f"--max-unscored is {self.max_unscored:g}; it is a share, from 0 to 1")
-        refuse_unwritable(self.junit, self.baseline if self.update else None)
-        drops = {} if self.update else _parse_bounds("--max-drop", self.max_drop)
-        least = _parse_bounds("--min", self.least)
-        bounds = QualityBounds(self._read_baseline(), drops, least, self.max_unscored, replaces=self.update)
+        if not 0.0 <= options.max_unscored <= 1.0:
+            raise ConfigurationError(f"--max-unscored is {options.max_unscored:g}; it is a share, from 0 to 1")
+        refuse_unwritable(options.junit, options.baseline if options.update_baseline else None)
+        drops = {} if options.update_baseline else _parse_bounds("--max-drop", options.max_drop or ())
+        least = _parse_bounds("--min", options.least or ())
+        bounds = QualityBounds(
+            self._read_baseline(), drops, least, options.max_unscored, replaces=options.update_baseline
+        )
         bounds.refuse_unknown(metrics)
         return bounds
 
     def _read_baseline(self) -> list[Row] | None:
-        if self.baseline is None:
+        if self.options.baseline is None:
             return None
-        rows = list(read_rows(self.baseline))
-        if not rows and not self.update:
-            fault = "holds no rows to compare with" if self.baseline.exists() else "is not there"
-            raise ConfigurationError(f"{self.baseline} {fault}; --update-baseline writes it from this run")
+        rows = list(read_rows(self.options.baseline))
+        if not rows and not self.options.update_baseline:
+            fault = "holds no rows to compare with" if self.options.baseline.exists() else "is not there"
+            raise ConfigurationError(f"{self.options.baseline} {fault}; --update-baseline writes it from this run")
         return rows or None
 
-    def check(self, bounds: QualityBounds, result: Result, source: str) -> GateResult:
-        """Check a run against the bounds, and write the files that the options name.
-
-        Raises:
-            ConfigurationError: the run cannot be compared with the baseline, or a file cannot be written.
-        """
+    def _check(self, bounds: QualityBounds, result: Result) -> GateResult:
+        """Check a run against the bounds, and write the files that the options name."""
         verdict = check_quality(bounds, result)
-        if self.junit is not None:
-            write_junit(verdict, self.junit, suite=source)
-        if self.update and self.baseline is not None:
-            write_rows(self.baseline, result.rows)
+        if self.options.junit is not None:
+            write_junit(verdict, self.options.junit, suite=self.options.file)
+        if self.options.update_baseline and self.options.baseline is not None:
+            write_rows(self.options.baseline, result.rows)
         return verdict
 
-    def print_verdict(self, verdict: GateResult) -> None:
+    def _score(
+        self,
+        metrics: Sequence[Metric],
+        configured: ConfigReport | None,
+        total: int | None,
+        console: Terminal,
+        batch: BatchRun | None,
+    ) -> Scoring:
+        """Score the file behind a progress bar, until its end or Ctrl-C."""
+        settings = configured.settings if configured else ScorerSettings()
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *named_clocks()]
+        columns += [PausedAccounts(Accounts(metrics)), *([] if batch is None else [BatchColumn(batch)])]
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("scored", total=total)
+            scoring = Scoring(
+                metrics,
+                concurrency=self.options.concurrency or (CONCURRENCY if batch is None else MOST_AT_ONCE),
+                batch=batch,
+                timeout=self.options.timeout or settings.limits.timeout,
+                out=self.options.out,
+                fresh=not self.options.resume,
+                cache=self.options.cache,
+                redactor=redactor_in(settings.redactor),
+                budget_ledger=configured_budget_ledger(settings, {metric.name: metric for metric in metrics}),
+                progress=lambda done, _: bar.update(task, completed=done),
+            )
+            try:
+                scoring.block(self.options.file)
+            except KeyboardInterrupt:
+                bar.update(task, description="interrupted")
+        return scoring
+
+    def _print(self, result: Result, verdict: GateResult | None, configured: ConfigReport | None) -> None:
+        if self.options.as_json:
+            gate = {} if verdict is None else {"gate": verdict.as_json()}
+            typer.echo(json.dumps({**result.as_json(), **gate}, indent=2))
+        else:
+            Terminal().print(result)
+            if verdict is not None:
+                self._print_verdict(verdict)
+        if self.options.report is not None:
+            redactor = redactor_in(configured.settings.redactor) if configured else None
+            write_report(result, self.options.report, source=self.options.file, redactor=redactor)
+
+    def _print_verdict(self, verdict: GateResult) -> None:
         """Print a table of the fallen cases, then a table of the metrics, with notes."""
         terminal = Terminal()
         fallen = [change for change in verdict.changes if change.after < change.before]
@@ -139,8 +219,28 @@ class QualityGate:
         terminal.print(_gate_table(verdict.metrics))
         for line in _gate_lines(verdict):
             terminal.print_line(line)
-        if self.update:
-            terminal.print(f"{self.baseline} holds this run now.", markup=False)
+        if self.options.update_baseline:
+            terminal.print(f"{self.options.baseline} holds this run now.", markup=False)
+
+    def _notes(self, result: Result, scoring: Scoring, batch: BatchRun | None) -> Iterator[str]:
+        if unpaid := sum(row.outcome is Outcome.BUDGET_EXHAUSTED for row in result.rows):
+            yield budget_spent(unpaid, f"with --out {self.options.out or 'FILE'}, which keeps the scored rows")
+        if self.options.out is not None:
+            others = scoring.left_in_file
+            rest = f", with {others} of other samples, metrics or versions" if others else ""
+            reused = f"{result.taken_over} of them taken over from an earlier run"
+            yield f"{len(result.rows)} rows are in {self.options.out}{rest}; {reused}."
+        if (page := self.options.report) is not None:
+            yield f"The page of {len(result.rows)} rows is {page}; open {page.absolute().as_uri()}"
+        if result.interrupted:
+            yield "Interrupted: the scores until then are above." + (
+                " Run it again to continue." if self.options.out else ""
+            )
+            yield from interrupted_batches(batch, "the same command")
+
+
+def _asks_offline(metrics: Sequence[Metric]) -> bool:
+    return any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
 
 
 def _exit_code(verdict: GateResult) -> int:
@@ -211,147 +311,6 @@ def _format_quality(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRun:
-    """One run of ``spanscore evaluate``, with its options.
-
-    Attributes:
-        names: names of metrics, separated by commas; empty = the metrics of ``config``.
-        judge: empty = the judge of ``config``; without ``config`` the offline judge.
-        embeddings: empty = those of ``config``; otherwise the offline embeddings if the judge is offline, or no embeddings.
-        concurrency: samples that are scored at the same time; None = 32, or 10,000 with ``batch``.
-        batch: whether the judge is called by its provider's batch endpoint.
-        timeout: seconds for one metric on one sample; 0 = the timeout of ``config``, otherwise the scorer's default.
-    """
-
-    file: str
-    names: str
-    config: Path | None
-    judge: str
-    embeddings: str
-    out: Path | None
-    report: Path | None
-    resume: bool
-    cache: bool
-    concurrency: int | None
-    batch: bool
-    timeout: float
-    as_json: bool
-    gate: QualityGate
-
-    def run(self) -> int:
-        """Score the file, print and write the result; return the exit code.
-
-        Raises:
-            SpanscoreError: an option, the configuration or the file is wrong.
-        """
-        configured = self._read_configuration()
-        metrics = self._make_metrics(configured)
-        bounds = self.gate.bounds([metric.name for metric in metrics])
-        refuse_unwritable(self.out)
-        refuse_overwriting(self.file, self.out)
-        if self.report is not None:
-            check_report(self.report)
-        total = _count_records(self.file, bounds)
-        notes = Terminal(stderr=True, highlight=False, markup=False)
-        if configured is None and not self.judge:
-            _note_offline(metrics, notes)
-        batch = open_batch_run(metrics, self.out, "--out", notes) if self.batch else None
-        scoring = self._score(metrics, configured, total, notes, batch)
-        result = scoring.result()
-        is_checked = self.gate.is_requested and not result.interrupted
-        verdict = self.gate.check(bounds, result, self.file) if is_checked else None
-        self._print(result, verdict, configured)
-        for note in self._notes(result, scoring, batch):
-            notes.print(note, soft_wrap=True)
-        if result.interrupted:
-            return INTERRUPTED
-        return 0 if verdict is None else _exit_code(verdict)
-
-    def cancel_batches(self) -> None:
-        """Cancel the open batches of an earlier run, and print their numbers.
-
-        Raises:
-            SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
-        """
-        metrics = self._make_metrics(self._read_configuration())
-        typer.echo(cancel_open_batches(metrics, self.out, "--out"))
-
-    def _read_configuration(self) -> ConfigReport | None:
-        if self.config is None:
-            return None
-        with _name_embeddings_option():
-            return valid(self.config, judge=not self.judge, embeddings=not (self.judge or self.embeddings))
-
-    def _make_metrics(self, configured: ConfigReport | None) -> list[Metric]:
-        settings, as_written = (configured.settings, configured.as_written) if configured else (None, SecretMask())
-        with as_written.mask_errors():
-            return _make_metrics(self.names, settings, self.judge, self.embeddings)
-
-    def _score(
-        self,
-        metrics: Sequence[Metric],
-        configured: ConfigReport | None,
-        total: int | None,
-        console: Terminal,
-        batch: BatchRun | None,
-    ) -> Scoring:
-        """Score the file behind a progress bar, until its end or Ctrl-C."""
-        settings = configured.settings if configured else ScorerSettings()
-        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *named_clocks()]
-        with Progress(*columns, PausedAccounts(Accounts(metrics)), BatchColumn(batch), console=console) as bar:
-            task = bar.add_task("scored", total=total)
-            scoring = Scoring(
-                metrics,
-                concurrency=self.concurrency or (CONCURRENCY if batch is None else MOST_AT_ONCE),
-                batch=batch,
-                timeout=self.timeout or settings.limits.timeout,
-                out=self.out,
-                fresh=not self.resume,
-                cache=self.cache,
-                redactor=redactor_in(settings.redactor),
-                budget_ledger=configured_budget_ledger(settings, {metric.name: metric for metric in metrics}),
-                progress=lambda done, _: bar.update(task, completed=done),
-            )
-            try:
-                scoring.block(self.file)
-            except KeyboardInterrupt:
-                bar.update(task, description="interrupted")
-        return scoring
-
-    def _print(self, result: Result, verdict: GateResult | None, configured: ConfigReport | None) -> None:
-        if self.as_json:
-            gate = {} if verdict is None else {"gate": verdict.as_json()}
-            typer.echo(json.dumps({**result.as_json(), **gate}, indent=2))
-        else:
-            Terminal().print(result)
-            if verdict is not None:
-                self.gate.print_verdict(verdict)
-        if self.report is not None:
-            redactor = redactor_in(configured.settings.redactor) if configured else None
-            write_report(result, self.report, source=self.file, redactor=redactor)
-
-    def _notes(self, result: Result, scoring: Scoring, batch: BatchRun | None) -> Iterator[str]:
-        if unpaid := sum(row.outcome is Outcome.BUDGET_EXHAUSTED for row in result.rows):
-            yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps the scored rows")
-        if self.out is not None:
-            others = scoring.left_in_file
-            rest = f", with {others} of other samples, metrics or versions" if others else ""
-            reused = f"{result.taken_over} of them taken over from an earlier run"
-            yield f"{len(result.rows)} rows are in {self.out}{rest}; {reused}."
-        if self.report is not None:
-            yield f"The page of {len(result.rows)} rows is {self.report}; open {self.report.absolute().as_uri()}"
-        if result.interrupted:
-            yield "Interrupted: the scores until then are above." + (" Run it again to continue." if self.out else "")
-            yield from interrupted_batches(batch, "the same command")
-
-
-def _note_offline(metrics: Sequence[Metric], notes: Terminal) -> None:
-    if any(is_offline(getattr(metric, "_judge", None)) for metric in metrics):
-        offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
-        notes.print(offline, soft_wrap=True)
-
-
 class PausedAccounts(ProgressColumn):
     """A column of the progress bar that shows each paused account and the reason."""
 
@@ -370,15 +329,15 @@ class PausedAccounts(ProgressColumn):
 
 
 class BatchColumn(ProgressColumn):
-    """A column with the progress of a batch run."""
+    """A column with the open batches of a run and their answers."""
 
-    def __init__(self, batch: BatchRun | None) -> None:
+    def __init__(self, batch: BatchRun) -> None:
         super().__init__()
         self._batch = batch
 
     def render(self, task: Task) -> Text:
-        """Return the open batches and their answers; empty without a batch."""
-        return Text("" if self._batch is None or task.finished else str(self._batch))
+        """Return the state of the batches; empty at the end."""
+        return Text("" if task.finished else str(self._batch))
 
 
 def named_clocks() -> tuple[ProgressColumn, ...]:
@@ -387,12 +346,7 @@ def named_clocks() -> tuple[ProgressColumn, ...]:
 
 
 def _count_records(file: str, bounds: QualityBounds) -> int | None:
-    """Return the number of records; None for standard input, which can be read only once.
-
-    Raises:
-        ConfigurationError: the file has no record, or its records cannot be compared with the baseline.
-        SampleError: no record is a sample.
-    """
+    """Return the number of records; None for standard input, which can be read only once."""
     if file == "-":
         return None
     ids, bad = list[str | int | None](), list[BadRecord]()
@@ -406,19 +360,6 @@ def _count_records(file: str, bounds: QualityBounds) -> int | None:
         raise none_is_a_sample(bad)
     bounds.refuse_cases(ids)
     return len(ids)
-
-
-def _make_metrics(metrics: str, settings: Configuration | None, judge: str, embeddings: str) -> list[Metric]:
-    """Return the named metrics with their configured parameters; without names, all metrics of the configuration."""
-    entries = _find_entries(metrics, settings)
-    own_judge, own_embedder = _make_judge(settings, judge), _make_embedder(settings, embeddings)
-    with _name_embeddings_option():
-        return [
-            create(name, judge=own_judge, embeddings=own_embedder, **parameters)
-            if jury is None or settings is None or judge
-            else make_metric(settings, name, parameters, jury, judge=own_judge, embeddings=own_embedder)
-            for name, parameters, jury in entries
-        ]
 
 
 def _find_entries(
@@ -453,9 +394,7 @@ def _make_embedder(settings: Configuration | None, name: str) -> Embedder | None
     if not named:
         return None
     make = partial(embedder, named) if settings is None else partial(embedder_of, settings, named)
-    for problem in named_problems("--embeddings" if name else "embeddings", named, make):
-        raise problem
-    return make()
+    return make_named("--embeddings" if name else "embeddings", named, make)
 
 
 def _make_judge(settings: Configuration | None, name: str) -> Judge:
@@ -465,6 +404,4 @@ def _make_judge(settings: Configuration | None, name: str) -> Judge:
         return judge_of(settings)
     named = name or "lexical"
     make = partial(make_judge, named) if settings is None else partial(judge_named, settings, named)
-    for problem in named_problems("--judge", named, make):
-        raise problem
-    return make()
+    return make_named("--judge", named, make)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spanscore.cli._cost_plan import asked_model, has_judge, price_in
 from spanscore.cli._topics import ConfigReport, Topic, TopicReader, refusal_of
@@ -37,6 +37,7 @@ from spanscore.monitoring.health import refused_evaluator_versions
 from spanscore.monitoring.watched_means import alerts_by_key
 from spanscore.protocols import Metric
 
+T = TypeVar("T")
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
 """The part of LangChain's error on an unknown provider that comes before its list of providers."""
 
@@ -45,7 +46,6 @@ _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IG
 
 
 def _judge(report: ConfigReport) -> Topic:
-    """Yield why the judge cannot be made, and remarks on its price, its budget and its timeout."""
     settings = report.settings
     yield from judge_problems(settings)
     if settings.judge.model != "lexical" and price_in(settings, settings.judge) is None:
@@ -174,6 +174,13 @@ def named_problems(
             yield ConfigurationError(f"{place}: {_why(named, error)}")
 
 
+def make_named(place: str, named: str, make: Callable[[], T]) -> T:
+    """Return the named judge or embeddings; raise the first of ``named_problems``, with these arguments."""
+    for problem in named_problems(place, named, make):
+        raise problem
+    return make()
+
+
 def _why(named: str, error: ConfigurationError) -> str:
     """Return why a name is no model; LangChain's long message is reduced to its list of providers."""
     provider, colon, _ = named.partition(":")
@@ -236,11 +243,7 @@ class ModelStandIn:
     model: str = "any"
 
     async def ask(self, prompt: Any) -> Any:
-        """Raise, because no answer is needed.
-
-        Raises:
-            NotImplementedError: always.
-        """
+        """Raise ``NotImplementedError``, because no answer is needed."""
         raise NotImplementedError
 
 

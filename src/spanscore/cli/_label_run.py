@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,7 +19,6 @@ from spanscore.cli.calibrate import (
     JudgeVerdict,
     JudgeVerdicts,
     calibrate_judge,
-    choose_version,
     has_passed,
     holds_spans,
     look_up_metric,
@@ -35,99 +34,82 @@ from spanscore.metrics.catalog.registry import metric_doc_of
 from spanscore.monitoring.calibration import labels_needed
 from spanscore.report import jinja2_page
 from spanscore.service.label_page import LabelPage
-from spanscore.stored.label_cases import LabelCase, LabelDraw, LabelPick, draw_labels, read_cases
+from spanscore.stored.label_cases import LabelCase, LabelDraw, draw_labels, read_cases
 from spanscore.stored.labelling import LabelFile, LabelSession, case_key, choices_of
 from spanscore.stored.trace_stores import TraceSource
 from spanscore.stored.unit_reading import CaseCounts, reading_settings
+
+if TYPE_CHECKING:
+    from spanscore.cli.annotations import AnnotationsOptions
 
 _REVIEW = "review"
 """Name of labels without a metric, and the ending of their name with a metric."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LabelRun:
-    """One run of ``spanscore annotations label``, with its options. An empty text is an option that was not given."""
+    """One run of ``spanscore annotations label``."""
 
-    file: Path
-    config: Path | None
-    metric: str
-    out: Path | None
-    annotator: str
-    pick: LabelPick
-    count: int
-    seed: int
-    target: float
-    port: int
-    browser: bool
-    as_json: bool
+    options: AnnotationsOptions
 
     def run(self) -> None:
-        """Serve the page until the person finishes, or Ctrl-C; then print the summary of the labels.
-
-        Raises:
-            SpanscoreError: an option, the configuration or a file is wrong, or jinja2 is not installed.
-        """
+        """Serve the page until the person finishes, or Ctrl-C; then print the summary of the labels."""
         terminal = Terminal(stderr=True, highlight=False, markup=False)
         cases, notes = self._read()
-        metric = self.metric or _metric_of_scores(self.file, cases)
+        metric = self.options.metric or _metric_of_scores(self.options.file, cases)
         scale, scale_notes = self._scale(metric)
         judged, case_notes = _select_cases(cases, metric, scale)
         name = f"{metric}_{_REVIEW}" if metric else _REVIEW
-        out = self.out or Path(f"labels-{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._file_stem(metric))}.jsonl")
+        pick = self.options.pick
+        stem = (metric or _REVIEW) + ("" if pick.is_representative else f"-{pick.value}")
+        out = self.options.out or Path(f"labels-{re.sub(r'[^A-Za-z0-9_.-]+', '-', stem)}.jsonl")
         refuse_unwritable(out)
-        refuse_overwriting(str(self.file), out)
-        draw = draw_labels(judged, self.pick, metric=metric, number=self.count, seed=self.seed)
-        label_file = LabelFile(out, name, self.annotator, time_ns)
-        labels = LabelSummary(metric=metric, scale=scale, draw=draw, judged=judged, target=self.target)
-        session = LabelSession(
-            draw,
-            label_file,
-            choices_of(scale),
-            metric=metric,
-            summarize=lambda: [*labels.lines(out, label_file.labels())],
-        )
-        page = LabelPage(session, self._renderer(metric, out), self.port)
+        refuse_overwriting(str(self.options.file), out)
+        draw = draw_labels(judged, pick, metric=metric, number=self.options.count, seed=self.options.seed)
+        label_file = LabelFile(out, name, self.options.annotator, time_ns)
+        target = self.options.target
+        labels = LabelSummary(file=label_file, metric=metric, scale=scale, draw=draw, judged=judged, target=target)
+        session = LabelSession(draw, label_file, choices_of(scale), metric=metric, summarize=lambda: [*labels.lines()])
+        page = LabelPage(session, self._renderer(metric, out), self.options.port)
         for note in (*notes, *scale_notes, *case_notes):
             terminal.print_line(note)
         terminal.print_line(
             f"{format_count(len(draw.cases), 'case')} to label; Ctrl-C or 'finish' on the page ends the command"
         )
         typer.echo(page.url)
-        if self.browser:
+        if self.options.browser:
             webbrowser.open(page.url)
         try:
             page.serve()
         except KeyboardInterrupt:
             terminal.print_line("")
         lines = session.finish()
-        if self.as_json:
-            typer.echo(json.dumps(labels.as_json(out, label_file.labels()), indent=2))
+        if self.options.as_json:
+            typer.echo(json.dumps(labels.as_json(), indent=2))
             return
         for line in lines:
             Terminal(highlight=False, markup=False).print_line(line)
 
-    def _file_stem(self, metric: str) -> str:
-        stem = metric or _REVIEW
-        return stem if self.pick.is_representative else f"{stem}-{self.pick.value}"
-
     def _read(self) -> tuple[list[LabelCase], list[str]]:
         """Return the cases of the file, and notes on its unusable parts."""
-        if self.file.is_dir() or holds_spans(self.file):
-            source, counts = TraceSource.of(str(self.file), "", ""), CaseCounts()
-            collected = read_stored_cases(source, reading_settings(self.config), (), counts)
+        if self.options.file.is_dir() or holds_spans(self.options.file):
+            source, counts = TraceSource.of(str(self.options.file), "", ""), CaseCounts()
+            collected = read_stored_cases(source, reading_settings(self.options.config), (), counts)
             cases = [LabelCase.of(case.record(), case.sample, case.id) for case in collected]
             reasons = (counts.without_content + counts.unusable).items()
             notes = [f"{format_count(units, 'unit')} cannot be labelled: {reason}" for reason, units in reasons]
             notes += source.describe_unread()
             empty = "; ".join(notes) or source.describe_emptiness()
         else:
-            cases, bad = read_cases(self.file)
+            cases, bad = read_cases(self.options.file)
             notes = (
-                [f"{self.file}: {format_count(len(bad), 'line')} without a sample, the first is {bad[0]}"]
+                [f"{self.options.file}: {format_count(len(bad), 'line')} without a sample, the first is {bad[0]}"]
                 if bad
                 else []
             )
-            empty = f"{self.file} has no cases: make some with 'spanscore collect SOURCE --out {self.file}'"
+            empty = (
+                f"{self.options.file} has no cases: make some with 'spanscore collect SOURCE --out {self.options.file}'"
+            )
         if not cases:
             raise ConfigurationError(empty)
         return cases, notes
@@ -137,9 +119,9 @@ class LabelRun:
         if not metric:
             return UNIT_INTERVAL, []
         try:
-            return scale_of(metric, self.config)(), []
+            return scale_of(metric, self.options.config)(), []
         except ConfigurationError:
-            if self.config is not None:
+            if self.options.config is not None:
                 raise
             note = f"the scale of {printable(metric)} is unknown: choose pass or fail, or give it with --config FILE"
             return UNIT_INTERVAL, [note]
@@ -147,9 +129,9 @@ class LabelRun:
     def _renderer(self, metric: str, out: Path) -> Callable[[str], str]:
         values = {
             "title": metric or _REVIEW,
-            "annotator": self.annotator,
+            "annotator": self.options.annotator,
             "headline": f"Does it pass {metric}?" if metric else "Is the answer good?",
-            "definition": [*_describe_metric(metric, self.config)] if metric else [],
+            "definition": [*_describe_metric(metric, self.options.config)] if metric else [],
             "file": str(out),
         }
         jinja2_page.render("label.html.j2", nonce="", **values)  # a missing extra is an error before the page opens
@@ -171,11 +153,7 @@ def _describe_metric(metric: str, config: Path | None) -> Iterator[str]:
 
 
 def _metric_of_scores(file: Path, cases: Sequence[LabelCase]) -> str:
-    """Return the metric of the cases' scores; empty without scores.
-
-    Raises:
-        ConfigurationError: the cases have scores of several metrics.
-    """
+    """Return the metric of the cases' scores; empty without scores."""
     metrics = sorted({metric for case in cases for metric in case.scores})
     if len(metrics) > 1:
         raise ConfigurationError(
@@ -214,15 +192,16 @@ class LabelSummary:
         target: wanted half width of the interval of the corrected pass rate.
     """
 
+    file: LabelFile
     metric: str
     scale: Scale
     draw: LabelDraw
     judged: Sequence[LabelCase]
     target: float
 
-    def lines(self, out: Path, labels: Sequence[AnnotatedSample]) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Yield the facts about the labels, a line each."""
-        facts = self.as_json(out, labels)
+        facts, out = self.as_json(), self.file.path
         people = format_count(len(facts["annotators"]), "annotator")
         yield f"{facts['cases']:,} of {len(self.draw.cases):,} drawn cases have a label, by {people}"
         if facts["passed"] is not None:
@@ -237,14 +216,13 @@ class LabelSummary:
             yield _format_more(facts["more"], self.target, round(facts["units"]) - facts["cases"])
         yield from facts["notes"]
         if facts["cases"]:
-            yield f"the labels are in {out}" + (
-                f": spanscore calibrate {out} --metric {self.metric}"
-                if self.metric and self.draw.representative
-                else ""
-            )
+            has_judge = self.metric and self.draw.representative
+            command = f": spanscore calibrate {out} --metric {self.metric}" if has_judge else ""
+            yield f"the labels are in {out}{command}"
 
-    def as_json(self, out: Path, labels: Sequence[AnnotatedSample]) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the facts about the labels as JSON types; None = unknown."""
+        out, labels = self.file.path, self.file.labels()
         drawn = {case.key for case in self.draw.cases}
         own = [labelled for labelled in labels if case_key(labelled) in drawn]
         people = sorted({labelled.label.annotator for labelled in own if labelled.label is not None})
@@ -259,10 +237,10 @@ class LabelSummary:
         if other := len(labels) - len(own):
             facts["notes"].append(f"{format_count(other, 'label')} of other cases are in {out}, from another draw")
         if self.metric and own:
-            self._add_judge(facts, out, own)
+            self._add_judge(facts, own)
         return facts
 
-    def _add_judge(self, facts: dict[str, Any], out: Path, labels: Sequence[AnnotatedSample]) -> None:
+    def _add_judge(self, facts: dict[str, Any], labels: Sequence[AnnotatedSample]) -> None:
         """Add the comparison with the judge, or the reason why it is missing."""
 
         def scale() -> Scale:
@@ -270,7 +248,7 @@ class LabelSummary:
 
         try:
             in_lines = tuple(verdict_in_line(labelled.judged.get(self.metric), scale) for labelled in labels)
-            humans = [has_passed(out, labelled, scale) for labelled in labels]
+            humans = [has_passed(self.file.path, labelled, scale) for labelled in labels]
             facts |= {"passed": sum(humans), "failed": len(humans) - sum(humans)}
             agreed = [human == verdict.passed for human, verdict in zip(humans, in_lines, strict=True) if verdict]
             if not agreed:
@@ -279,9 +257,8 @@ class LabelSummary:
             if not self.draw.representative:
                 facts["notes"].append("the cases were chosen by their verdicts, so the labels estimate no pass rate")
                 return
-            verdicts = JudgeVerdicts(in_lines, tuple(self._window()))
-            verdicts = verdicts.of(choose_version(verdicts, None))
-            result = calibrate_judge(out, self.metric, labels, verdicts, scale, None)
+            verdicts = JudgeVerdicts(in_lines, tuple(self._window())).of_version()
+            result = calibrate_judge(self.file.path, self.metric, labels, verdicts, scale, None)
         except ConfigurationError as error:
             facts["notes"].append(str(error))
             return

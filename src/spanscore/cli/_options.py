@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -14,6 +16,8 @@ from spanscore.errors import ConfigurationError
 T = TypeVar("T")
 INTERRUPTED = 130
 """128 + SIGINT: the exit code that a shell expects after Ctrl-C."""
+NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
+"""Parameters of a metric that are objects, or that other keys of the configuration set."""
 
 SourceOfReplay = Annotated[
     str,
@@ -81,12 +85,22 @@ def option_parser(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_option
 
 
-def refuse_unwritable(*paths: Path | None) -> None:
-    """Refuse files that cannot be written, before the command takes minutes or costs money. None as a path is skipped.
+def takes_options(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Return a decorator for a command that gets its options as one dataclass, in which each option is listed once."""
 
-    Raises:
-        ConfigurationError: a path is a folder, its folder does not exist, or this user may not write it.
-    """
+    def decorate(run: Callable[[T], None]) -> Callable[..., None]:
+        @wraps(run)
+        def command(**values: Any) -> None:
+            run(options(**values))
+
+        vars(command)["__signature__"] = signature(options, eval_str=True)  # typer reads the options from it
+        return command
+
+    return decorate
+
+
+def refuse_unwritable(*paths: Path | None) -> None:
+    """Refuse files that cannot be written, before the command takes minutes or costs money. None as a path is skipped."""
     for path in paths:
         if path is None:
             continue
@@ -99,11 +113,7 @@ def refuse_unwritable(*paths: Path | None) -> None:
 
 
 def refuse_overwriting(source: str, path: Path | None) -> None:
-    """Refuse to overwrite a command's source, or a file in the folder that is its source.
-
-    Raises:
-        ConfigurationError: ``path``, given as ``--out``, is such a file.
-    """
+    """Refuse an ``--out`` that would overwrite a command's source, or a file in the folder that is its source."""
     source_path = Path(source)
     if path is None or not path.exists() or not source_path.exists():
         return
@@ -112,12 +122,7 @@ def refuse_overwriting(source: str, path: Path | None) -> None:
 
 
 def budget_spent(unscored: int, how: str) -> str:
-    """Return the line that reports a spent ``judge.budget``.
-
-    Args:
-        unscored: scores with the outcome ``budget_exhausted``.
-        how: the options that continue without paying twice, as in "with --out FILE".
-    """
+    """Return the line that reports a spent ``judge.budget``; ``how`` continues without paying twice: "with --out FILE"."""
     return (
         f"judge.budget is spent: {unscored:,} scores ended as budget_exhausted, and nothing was sent for them. Run the command "
         f"again in the next window (windows are aligned to UTC) {how}, or raise judge.budget."

@@ -174,11 +174,9 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
     """Return the plan of a configuration without errors; secrets are masked. ``traffic``: None = unknown."""
     settings, metrics = report.settings, report.metrics
     of_sessions = report.session_metrics
-    rates = {metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics}
-    costs = costs_of(report.of_metrics, [*rates], sizes)
-    shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
+    costs, shadow_costs = costs_of(report, sizes), shadow_costs_of(report, sizes)
     requests = 0.0 if traffic is None else traffic.per_day
-    of_units = {metric.name: rates[metric.name] for metric in metrics if metric not in of_sessions}
+    of_units = {metric.name: settings.sampling.rates_of(metric.name)[0] for metric in report.unit_metrics}
     days, shadow_days = _days(settings, of_units, costs, shadow_costs, requests) if requests else ((), ())
     lines = report.lines_with(costs)
     own_fields = {topic: lines.pop(topic, ()) for topic in _OWN_FIELDS}
@@ -195,10 +193,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         alerts=tuple(_alerts(report, traffic, days)),
         costs=costs,
         shadow_costs=shadow_costs,
-        spending=(
-            *cost_lines(costs, shadow_costs, settings.judge.budget, sizes),
-            *cache_lines(settings, costs),
-        ),
+        spending=(*cost_lines(costs, shadow_costs, settings.judge.budget, sizes), *cache_lines(settings, costs)),
         requests_per_day=requests or None,
         days=days,
         shadow_days=shadow_days,
@@ -325,7 +320,6 @@ def _describe_undetectable(alert: AlertSettings, smallest: Sequence[SmallestDrop
 
 
 def _why_unwatched(scale: Scale, alert: AlertSettings) -> str:
-    """Return why no change of a metric's mean or share is watched, with the remedy."""
     if alert.share_of:
         return "without a baseline only max and missing scores are watched, and no rise; measure the share and set it"
     if scale.has_quality:

@@ -1,17 +1,15 @@
-"""Parts of the commands that change a metric's prompts, ``tune`` and ``adapt``: the metric, another judge, the progress bar."""
+"""Parts of the commands that change a metric's prompts, ``tune`` and ``adapt``: the metric and the progress bar."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from spanscore.cli._evaluate_run import INCOMPLETE, PausedAccounts, named_clocks
-from spanscore.cli._judge_topics import named_problems
 from spanscore.cli._options import INTERRUPTED
 from spanscore.cli._topics import ConfigReport
 from spanscore.config.tree import Configuration
@@ -19,11 +17,10 @@ from spanscore.core.printable import did_you_mean, format_usd
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
 from spanscore.judges.score_context import ScoreContext, asked_by
-from spanscore.metrics.catalog.configured import judge_named, metrics_of
+from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.tuning import FittingProgress, OnProgress
-from spanscore.protocols import Judge
 from spanscore.wiring.accounts import Accounts, configured_budget_ledger
 
 _TO_GO_ON = (
@@ -53,20 +50,6 @@ def judged_metric(configured: ConfigReport, name: str, *, place: str, purpose: s
             f"{place} {name}: it has no judge prompts of its own, so there is nothing to {purpose}"
         )
     return metric
-
-
-def other_judge(settings: Configuration, named: str, *, option: str) -> Judge | None:
-    """Return the judge that an option names; None if the option is empty.
-
-    Raises:
-        ConfigurationError: the model is unknown, or its library or key is missing.
-    """
-    if not named:
-        return None
-    make = partial(judge_named, settings, named)
-    for problem in named_problems(option, named, make):
-        raise problem
-    return make()
 
 
 @contextmanager

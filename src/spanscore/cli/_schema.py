@@ -15,11 +15,12 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from spanscore.cli._options import NO_KEYS
 from spanscore.config.judging import ChatModelSettings, JurySettings, ShadowSettings
 from spanscore.config.kinds import PERCENT, SIZE
 from spanscore.config.messages import file_fields
+from spanscore.config.outputs import SINK_SETTINGS
 from spanscore.config.sampling import HeadSampling
-from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import Configuration
 from spanscore.core.printable import DURATION, format_duration
 from spanscore.judges import judge
@@ -70,8 +71,6 @@ def meaning_of(section: type[BaseModel], key: str) -> str:
 Schema = dict[str, Any]
 CUSTOM_METRIC: Final = r"^[\w.]+:[\w.]+$"
 """Pattern of a metric outside the package: ``my_pkg.metrics:Politeness``."""
-_NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
-"""Parameters of a metric that are objects, or that other keys of the configuration set."""
 _FROM_ENVIRONMENT: Schema = {"$ref": "#/$defs/FromEnvironment"}
 _PLAIN = ("number", "integer", "boolean")
 
@@ -189,7 +188,7 @@ def _sinks() -> Schema:
 
 def _parameters(kind: type) -> Schema:
     meanings, signature = parameters_in(kind), inspect.signature(kind, eval_str=True).parameters
-    settable = {name: parameter for name, parameter in signature.items() if name not in _NO_KEYS}
+    settable = {name: parameter for name, parameter in signature.items() if name not in NO_KEYS}
     properties = {
         name: {**_type(parameter.annotation), "description": meanings.get(name, "")}
         for name, parameter in settable.items()
@@ -335,12 +334,17 @@ def _forms(value: Schema, whole: Schema) -> list[Schema]:
 
 
 def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -> Key:
-    kind = _types(forms)
+    names = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
+    # Plain numbers are left out if a duration or size is also accepted.
+    kind = " or ".join([name for name in names if name in _PATTERNS.values()] or names)
+    default = value.get("default", {} if value.get("type") == "object" else [])
+    items = ", ".join(_format_value(item, kind) for item in default) if isinstance(default, list) else ""
+    shown = f"[{items}]" if isinstance(default, list) else _format_value(default, kind)
     return Key(
         path=path,
         type=kind,
         allowed="; ".join(filter(None, (_format_allowed(form, kind) for form in forms))),
-        default=None if required else _default(value, kind=kind),
+        default=None if required else shown,
         meaning=value["description"],
     )
 
@@ -362,13 +366,6 @@ def _type_name(form: Schema) -> str:
     return _PATTERNS.get(form.get("pattern", ""), _TYPES.get(kind, kind))
 
 
-def _types(forms: Sequence[Schema]) -> str:
-    """Return the types in words; plain numbers are left out if a duration or size is also accepted."""
-    kinds = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
-    units = [kind for kind in kinds if kind in _PATTERNS.values()]
-    return " or ".join(units or kinds)
-
-
 def _format_allowed(form: Schema, kind: str) -> str:
     if "enum" in form:
         return ", ".join(f"`{word}`" for word in form["enum"])
@@ -382,15 +379,7 @@ def _format_allowed(form: Schema, kind: str) -> str:
     return f"at least {low}" if low is not None else f"above {above}" if above is not None else ""
 
 
-def _default(value: Schema, *, kind: str) -> str:
-    default: Any = value.get("default", {} if value.get("type") == "object" else [])
-    if isinstance(default, list):
-        return f"[{', '.join(_format_value(item, kind) for item in default)}]"
-    return _format_value(default, kind)
-
-
 def _format_value(value: Any, kind: str) -> str:
-    """Return a value as it is written in a file."""
     if "duration" in kind and value:
         return format_duration(value).replace(" ", "")
     if kind == "size" and value:

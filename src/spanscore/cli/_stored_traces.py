@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -68,6 +68,11 @@ from spanscore.stored.unit_reading import (
 from spanscore.wiring.metrics import dialects_of, image_limit_of
 from spanscore.wiring.preview import UnitCost, preview_of, tally_of
 
+if TYPE_CHECKING:
+    from spanscore.cli.collect import CollectOptions
+    from spanscore.cli.preview import PreviewOptions
+    from spanscore.cli.replay import ReplayOptions
+
 _MOST_UNREAD: Final = 20
 """Maximum number of unreadable parts of a source that are listed."""
 _INTERRUPTED: Final = "Interrupted: the counts cover the units that were read until then."
@@ -83,11 +88,9 @@ def _make_tally(report: ConfigReport, trace_source: TraceSource) -> ReplayTally:
 
 def _costs_per_score(report: ConfigReport, sizes: Sizes, *, batch: bool = False) -> Mapping[str, UnitCost]:
     """Return metric → cost of one score, as in ``spanscore check``; metrics with an unknown cost are left out."""
-    names = [metric.name for metric in report.metrics]
-    costs = costs_of(report.of_metrics, names, sizes)
     return {
         cost.metric: UnitCost(cost.calls, cost.input_tokens + cost.output_tokens, cost.batch_usd if batch else cost.usd)
-        for cost in costs
+        for cost in costs_of(report, sizes)
     }
 
 
@@ -144,26 +147,15 @@ def _describe_source(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
 # --- preview ---------------------------------------------------------------------------------------------------------
 
 
-def preview_traces(
-    config: Path,
-    source: str,
-    *,
-    since: str,
-    until: str,
-    limit: int | None,
-    context_tokens: int | None,
-    as_json: bool,
-) -> bool:
-    """Read the source and print its preview; return whether Ctrl-C ended it. An empty text is an option that was not given.
-
-    Raises:
-        SpanscoreError: an option, the configuration or the source is wrong, or the source has no units.
-    """
-    report = valid(config)
+def preview_traces(options: PreviewOptions) -> bool:
+    """Read the source and print its preview; return whether Ctrl-C ended it."""
+    report = valid(options.config)
     metrics, sampling = {metric.name: metric for metric in report.unit_metrics}, report.settings.sampling
     if not metrics:
-        raise ConfigurationError(f"{config} has no metric that scores units and can be made here; sampling needs one")
-    trace_source = TraceSource.of(source, since, until, most_kept=_MOST_UNREAD)
+        raise ConfigurationError(
+            f"{options.config} has no metric that scores units and can be made here; sampling needs one"
+        )
+    trace_source = TraceSource.of(options.source, options.since, options.until, most_kept=_MOST_UNREAD)
     reader, counts = UnitReader(report.settings), _make_tally(report, trace_source)
     rates = {name: sampling.rates_of(name)[0] for name in metrics}
     tally = tally_of(report.settings, rates, sampling.rules)
@@ -172,21 +164,18 @@ def preview_traces(
         return f"{trace_source.traces_read:,} traces · {counts.units:,} units · {tally.taken:,} would be scored"
 
     with _show_progress(Terminal(stderr=True, highlight=False, markup=False), describe) as on_progress:
-        interrupted = _count_units(trace_source.units(reader, on_progress), tally, counts, metrics, limit)
+        interrupted = _count_units(trace_source.units(reader, on_progress), tally, counts, metrics, options.limit)
     if not counts.units and not interrupted:
         raise ConfigurationError(trace_source.describe_emptiness())
-    sizes = Sizes(context_tokens)
+    sizes = Sizes(options.context_tokens)
     costs = _costs_per_score(report, sizes)
     notes = [*_preview_notes(report, costs, sizes)]
     preview = preview_of(tally, rates=rates, rules=sampling.rules, costs=costs, notes=notes)
     about_source = [*_describe_source(counts, reader)]
-    if as_json:
-        source_counts = {
-            "traces": trace_source.traces_read,
-            "outside": trace_source.outside,
-            "dialects": dict(counts.dialects),
-        }
-        document = {**source_counts, **preview.as_json(), "notes": [*notes, *about_source], "interrupted": interrupted}
+    if options.as_json:
+        document: dict[str, Any] = {"traces": trace_source.traces_read, "outside": trace_source.outside}
+        document |= {"dialects": dict(counts.dialects), **preview.as_json()}
+        document |= {"notes": [*notes, *about_source], "interrupted": interrupted}
         typer.echo(json.dumps(document, indent=2))
         return interrupted
     terminal = Terminal(highlight=False, markup=False)
@@ -248,32 +237,18 @@ _BATCH_END_S: Final = 2.0
 """Time for the last scores, if Ctrl-C ends a run whose other units wait for batches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReplayRun:
-    """One run of ``spanscore replay``, with its options. An empty text is an option that was not given."""
+    """One run of ``spanscore replay``."""
 
-    config: Path
-    source: str
-    since: str
-    until: str
-    max_rate: str
-    limit: int | None
-    dry_run: bool
-    resume: Path | None
-    rescore: bool
-    out: Path | None
-    export: bool
-    batch: bool
-    as_json: bool
+    options: ReplayOptions
 
     def run(self) -> bool:
-        """Score the source and write the report; return whether Ctrl-C ended it.
-
-        Raises:
-            SpanscoreError: an option, the configuration or the source is wrong.
-        """
-        report = valid(self.config)
-        trace_source = TraceSource.of(self.source, self.since, self.until, most_kept=_MOST_UNREAD)
+        """Score the source and write the report; return whether Ctrl-C ended it."""
+        report = valid(self.options.config)
+        trace_source = TraceSource.of(
+            self.options.source, self.options.since, self.options.until, most_kept=_MOST_UNREAD
+        )
         tally, per_second = _make_tally(report, trace_source), self._units_per_second()
         file = self._choose_file()
         evaluated = _read_evaluated(file)
@@ -291,8 +266,8 @@ class ReplayRun:
                 reader=reader,
                 receiver=receivers_of(scoring.scorer).stored_units(),
                 per_second=per_second,
-                limit=self.limit,
-                again=self.rescore,
+                limit=self.options.limit,
+                again=self.options.rescore,
                 journal=journal,
                 most_under_way=self._most_in_progress,
                 on_progress=on_progress,
@@ -300,8 +275,8 @@ class ReplayRun:
             interrupted, delivered = self._run_replay(replay, scoring, batch)
         if not (interrupted or tally.units or self._may_have_no_unit(trace_source)):
             raise ConfigurationError(trace_source.describe_emptiness())
-        costs = [*_plan_costs(report, tally, batch=self.batch)] if self.dry_run else None
-        if self.as_json:
+        costs = [*_plan_costs(report, tally, batch=self.options.batch)] if self.options.dry_run else None
+        if self.options.as_json:
             document: dict[str, Any] = {
                 **tally.as_json(),
                 "interrupted": interrupted,
@@ -313,7 +288,7 @@ class ReplayRun:
             _print_summary(tally, scoring, reader, costs)
         for note in self._describe_end(tally, file, batch, interrupted=interrupted, delivered=delivered):
             notes.print_line(note)
-        if self.export and not (delivered or interrupted):
+        if self.options.export and not (delivered or interrupted):
             raise ConfigurationError(
                 "some scores were not delivered: is the backend running? Run the command again: ids are stable, so a "
                 "delivered score is not doubled; with --resume FILE no judge is called twice"
@@ -321,78 +296,82 @@ class ReplayRun:
         return interrupted
 
     def cancel_batches(self) -> None:
-        """Cancel the open batches of an earlier run, and print their numbers.
-
-        Raises:
-            SpanscoreError: the configuration or the file of the batches is wrong, or a provider refuses.
-        """
-        report = valid(self.config)
+        """Cancel the open batches of an earlier run, and print their numbers."""
+        report = valid(self.options.config)
         with report.as_written.mask_errors():  # the report's own metrics have the offline judge
             metrics = metrics_of(report.settings)
-        typer.echo(cancel_open_batches(metrics, self.resume or (self.out or _FOLDER) / _SCORES, "--resume"))
+        typer.echo(
+            cancel_open_batches(metrics, self.options.resume or (self.options.out or _FOLDER) / _SCORES, "--resume")
+        )
 
     def _may_have_no_unit(self, trace_source: TraceSource) -> bool:
         """Return whether no unit is no error: the user gave a time range, and the source could be read."""
-        return bool(self.since or self.until) and bool(trace_source.traces_read or not trace_source.unread_total)
+        return bool(self.options.since or self.options.until) and bool(
+            trace_source.traces_read or not trace_source.unread_total
+        )
 
     def _units_per_second(self) -> float:
         try:
-            per_second = requests_per_day_in(self.max_rate) / _A_DAY_S if self.max_rate else inf
+            per_second = requests_per_day_in(self.options.max_rate) / _A_DAY_S if self.options.max_rate else inf
         except ValueError as error:
             raise ConfigurationError(f"--max-rate: {error}") from None
-        if self.max_rate and "/" not in self.max_rate:  # without a unit the parser would read units per day
+        if (
+            self.options.max_rate and "/" not in self.options.max_rate
+        ):  # without a unit the parser would read units per day
             raise ConfigurationError(
-                f"--max-rate: {self.max_rate!r} has no unit of time; write {self.max_rate}/s, or /min"
+                f"--max-rate: {self.options.max_rate!r} has no unit of time; write {self.options.max_rate}/s, or /min"
             )
         return per_second
 
     def _choose_file(self) -> Path | None:
-        """Return the file for scores, which may already have scores; None = no file.
-
-        Raises:
-            ConfigurationError: two options contradict each other, or the file exists and ``--resume`` does not name it.
-        """
-        if self.export and self.out is not None:
+        """Return the file for scores, which has scores only if ``--resume`` names it; None = no file."""
+        if self.options.export and self.options.out is not None:
             raise ConfigurationError("--export only sends, and --out only writes files: choose one of them")
-        if self.resume is not None and self.out is not None and self.resume.parent != self.out:
-            raise ConfigurationError(f"--resume {self.resume} continues in its own folder: remove --out")
-        if self.resume is not None or self.export or self.dry_run:
-            return self.resume
-        file = (self.out or _FOLDER) / _SCORES
+        if (
+            self.options.resume is not None
+            and self.options.out is not None
+            and self.options.resume.parent != self.options.out
+        ):
+            raise ConfigurationError(f"--resume {self.options.resume} continues in its own folder: remove --out")
+        if self.options.resume is not None or self.options.export or self.options.dry_run:
+            return self.options.resume
+        file = (self.options.out or _FOLDER) / _SCORES
         if file.exists() and file.stat().st_size:
             raise ConfigurationError(f"{file} exists already: --resume {file} continues it, --out names another folder")
         return file
 
     @property
     def _most_in_progress(self) -> int:
-        return MOST_IN_BATCHES if self.batch else MOST_UNDER_WAY
+        return MOST_IN_BATCHES if self.options.batch else MOST_UNDER_WAY
 
     def _open_batch_run(self, scoring: ReplayScorer, file: Path | None, notes: Terminal) -> BatchRun | None:
-        if not self.batch or self.dry_run:
+        if not self.options.batch or self.options.dry_run:
             return None
         run = open_batch_run(receivers_of(scoring.scorer).stored_units().metrics, file, "--resume", notes)
         loop.run(run.begin())
         return run
 
     def _open_journal(self, file: Path | None) -> Journal | None:
-        if file is None or self.dry_run:
+        if file is None or self.options.dry_run:
             return None
-        refuse_unready(self.config)
-        return Journal(file, waits=self.export, under_way=self._most_in_progress)
+        refuse_unready(self.options.config)
+        return Journal(file, waits=self.options.export, under_way=self._most_in_progress)
 
     def _make_scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
-        if self.dry_run:  # calls no judge, and needs no API key
-            return replay_scorer(self.config, metrics=report.unit_metrics)
+        if self.options.dry_run:  # calls no judge, and needs no API key
+            return replay_scorer(self.options.config, metrics=report.unit_metrics)
         answers = None if journal is None else journal.path.with_name(f"{journal.path.name}.answers")
         sinks: list[Sink] = [tally, *([] if journal is None else [journal.sink])]
         under_way = self._most_in_progress
-        return replay_scorer(self.config, emits=self.export, answers=answers, sinks=sinks, under_way=under_way)
+        return replay_scorer(
+            self.options.config, emits=self.options.export, answers=answers, sinks=sinks, under_way=under_way
+        )
 
     def _run_replay(self, replay: Replay, scoring: ReplayScorer, batch: BatchRun | None) -> tuple[bool, bool]:
         """Run the replay; return whether Ctrl-C ended it, and whether all its spans were delivered."""
         is_complete = False
         try:
-            replay.run(dry=self.dry_run)
+            replay.run(dry=self.options.dry_run)
             is_complete = True
         except KeyboardInterrupt:
             pass
@@ -407,9 +386,9 @@ class ReplayRun:
         return not is_complete, delivered
 
     def _describe_options(self) -> Iterator[str]:
-        if self.resume is not None and not self.resume.exists():
-            yield f"--resume {self.resume} does not exist: starting from the beginning"
-        if self.export and not self.dry_run:
+        if self.options.resume is not None and not self.options.resume.exists():
+            yield f"--resume {self.options.resume} does not exist: starting from the beginning"
+        if self.options.export and not self.options.dry_run:
             yield (
                 "--export: evaluation spans have the times of their units; some stores refuse spans that old, or show "
                 "them only in old time ranges"
@@ -418,7 +397,7 @@ class ReplayRun:
     def _describe_end(
         self, tally: ReplayTally, file: Path | None, batch: BatchRun | None, *, interrupted: bool, delivered: bool
     ) -> Iterator[str]:
-        if self.dry_run:
+        if self.options.dry_run:
             yield from [_INTERRUPTED] * interrupted
             return
         unpaid = sum(counts[Outcome.BUDGET_EXHAUSTED.value] for counts in tally.outcomes.values())
@@ -430,7 +409,7 @@ class ReplayRun:
             _remove_answers(file)
         if unpaid:
             yield budget_spent(unpaid, f"with --resume {file or 'FILE'}")
-        if file is None or self.export:
+        if file is None or self.options.export:
             return
         yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts that the judge read"
         yield _write_page(file)
@@ -508,10 +487,8 @@ def _table_scores(tally: ReplayTally, scoring: ReplayScorer) -> TextTable:
 def _table_costs(tally: ReplayTally, costs: Sequence[Mapping[str, Any]]) -> TextTable:
     rows = list[tuple[str, ...]]()
     for cost in costs:
-        name, usd = cost["metric"], cost["usd"]
-        calls, tokens = format_number(cost["calls"]), format_number(cost["tokens"])
-        price = format_usd(usd, "no price")
-        rows.append((name, f"{tally.skipped[name]:,}", f"{cost['units']:,}", calls, tokens, price))
+        amounts = format_number(cost["calls"]), format_number(cost["tokens"]), format_usd(cost["usd"], "no price")
+        rows.append((cost["metric"], f"{tally.skipped[cost['metric']]:,}", f"{cost['units']:,}", *amounts))
     title = "units that would be scored, and the cost on short samples"
     return TextTable(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)
 
@@ -523,42 +500,29 @@ _DEFAULT_METRIC: Final = "response_relevancy"
 """Metric for a question and its answer, which every case has."""
 
 
-def collect_cases(
-    source: str,
-    out: Path,
-    *,
-    when: Sequence[str],
-    sample: int | None,
-    seed: int,
-    config: Path | None,
-    redactor: str,
-    since: str,
-    until: str,
-    as_json: bool,
-) -> None:
-    """Read the source, write its cases and print the counts. An empty text is an option that was not given.
-
-    Raises:
-        SpanscoreError: an option, the configuration or the source is wrong, or no case is found.
-    """
-    conditions = [condition_of(text) for text in when]
+def collect_cases(options: CollectOptions) -> None:
+    """Read the source, write its cases and print the counts."""
+    conditions = list(map(condition_of, options.when or ()))
+    out = options.out
     refuse_unwritable(out)
-    refuse_overwriting(source, out)
-    settings = reading_settings(config)
-    trace_source, counts = TraceSource.of(source, since, until), CaseCounts()
+    refuse_overwriting(options.source, out)
+    settings = reading_settings(options.config)
+    trace_source, counts = TraceSource.of(options.source, options.since, options.until), CaseCounts()
 
     def describe() -> str:
         return f"{counts.units:,} units, {counts.matched:,} of them match"
 
     with _show_progress(Terminal(stderr=True), describe, transient=True) as on_progress:
-        cases = read_stored_cases(trace_source, settings, conditions, counts, redactor=redactor, on_trace=on_progress)
-        kept = fold_cases(cases if sample is None else draw_cases(cases, sample, seed))
+        cases = read_stored_cases(
+            trace_source, settings, conditions, counts, redactor=options.redactor, on_trace=on_progress
+        )
+        kept = fold_cases(cases if options.sample is None else draw_cases(cases, options.sample, options.seed))
     unknown = [condition for condition in conditions if not counts.has_word(condition)]
     if not kept:
         raise ConfigurationError(_describe_lack(trace_source, counts, unknown))
     with writing(out), whole_file(out, mode=0o600, errors="replace") as file:
         file.writelines(case.line() for case in kept)
-    if as_json:
+    if options.as_json:
         document: dict[str, Any] = {"traces": trace_source.traces_read, **asdict(counts)}
         document |= {"outside": trace_source.outside, "metrics": sorted(counts.metrics), "cases": len(kept)}
         document["unknown_metrics"] = sorted({condition.metric for condition in unknown} - counts.metrics.keys())
@@ -568,7 +532,7 @@ def collect_cases(
     terminal = Terminal(highlight=False, markup=False)
     for line in (*_describe_cases(kept, counts, out, _describe_outside(trace_source)), *trace_source.describe_unread()):
         terminal.print_line(line)
-    terminal.print_line(_how_to_score(counts, out, config))
+    terminal.print_line(_how_to_score(counts, out, options.config))
     for condition in unknown:
         terminal.print_line(f"no unit has a {_describe_unknown(condition, counts)}")
 

@@ -20,9 +20,9 @@ from spanscore.cli._cost_plan import CostPlan
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import confluent_config
 from spanscore.config.monitoring import AlertSettings
-from spanscore.config.reading import SecretMask
+from spanscore.config.outputs import SINK_SETTINGS, WebhookSettings
+from spanscore.config.reading import PartialSettings
 from spanscore.config.sampling import Rule, head_shares
-from spanscore.config.sinks import SINK_SETTINGS, WebhookSettings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import InnerUnit, Replicas
 from spanscore.core import plugins
@@ -50,43 +50,31 @@ from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
-from spanscore.wiring.metrics import (
-    check_condition_metrics,
-    checked_inner_metrics,
-    checked_session_metrics,
-)
+from spanscore.wiring.durable import refuse_two_queues, without_local_scoring
+from spanscore.wiring.metrics import check_condition_metrics, checked_inner_metrics, checked_session_metrics
 from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
-from spanscore.wiring.remote_scoring import without_local_scoring
-from spanscore.wiring.spool import refuse_two_queues
 
 Line: TypeAlias = str | Callable[[Sequence[CostPlan]], str]
 """A line of ``check``, or a function that returns it from the known costs of a score of each metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigReport:
+class ConfigReport(PartialSettings):
     """A configuration file with its metrics, as far as they can be made here, and the result of its check.
 
+    ``errors``, ``missing`` and ``lines`` are empty while the topics are read.
+
     Attributes:
-        settings: the settings; an invalid value is replaced by its default.
         metrics: metrics that can be made, with the offline judge, because only names, scales and fields are read.
         made_entries: the entries of ``metrics`` in the file, in the same order; an entry maps a name to parameters.
         unmade: names of metrics that cannot be made, because their entry is wrong or a library is missing here.
-        all_read: whether each entry of ``metrics`` could be read. If not, the wrong entries are left out; if none is left, a
-            built-in metric takes their place, because the list may not be empty.
-        as_written: replaces each secret in a text by the name of its environment variable.
-        errors: problems of the file, a line each; empty while the topics are read.
-        missing: libraries, keys and files that this environment lacks, a line each; empty while the topics are read.
-        lines: topic → its lines, for a configuration without errors; empty while the topics are read.
+        missing: libraries, keys and files that this environment lacks, a line each.
+        lines: topic → its lines, for a configuration without errors.
     """
 
-    settings: Configuration
     metrics: Sequence[Metric]
     made_entries: Sequence[Mapping[str, Mapping[str, Any]]]
     unmade: tuple[str, ...]
-    all_read: bool
-    as_written: SecretMask
-    errors: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
 
@@ -98,7 +86,7 @@ class ConfigReport:
     @property
     def whole(self) -> bool:
         """Whether ``metrics`` are all metrics of the configuration."""
-        return self.all_read and not self.unmade
+        return self.all_metrics and not self.unmade
 
     @property
     def of_metrics(self) -> Configuration:
@@ -156,7 +144,6 @@ def refusal_of(check: Callable[[], object], place: str = "") -> Iterator[Configu
 
 
 def _sessions(report: ConfigReport) -> Topic:
-    """Yield why session metrics are refused, and when a conversation ends."""
     settings, sessions = report.settings, report.settings.sessions
     names = [*checked_session_metrics(report.session_metrics, (), ())]
     if not names:
@@ -194,7 +181,6 @@ def _inner_units(report: ConfigReport) -> Topic:
 
 
 def _remote_scoring(report: ConfigReport) -> Topic:
-    """Yield why remote scoring is refused, and the destination of the content."""
     settings, remote = report.settings, report.settings.remote_scoring
     if remote is None:
         return
@@ -225,7 +211,6 @@ def _is_private(endpoint: str) -> bool:
 
 
 def _spool(report: ConfigReport) -> Topic:
-    """Yield why the spool is refused, its limits, and the process that scores."""
     settings, spool = report.settings, report.settings.spool
     if spool is None:
         return
@@ -412,10 +397,12 @@ def _sampling(report: ConfigReport) -> Topic:
 
     ``ot=th`` in a unit's ``tracestate`` is the threshold of a head sampler.
     """
-    settings = report.settings
-    yield from _rule_problems(report)
+    settings, sampling, key = report.settings, report.settings.sampling, report.settings.sampling.key
+    if report.whole:
+        yield from refusal_of(partial(check_condition_metrics, sampling, report.by_name), "sampling.rules: ")
+    yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
     yield from _describe_weights(settings)
-    for rule in settings.sampling.rules:
+    for rule in sampling.rules:
         if rule.when.status == "error" and not settings.capture.score_failed:
             yield (
                 f"the sampling rule {rule.name} takes runs with status error, and failed runs have no sample. any_error: true "
@@ -431,16 +418,6 @@ def _sampling(report: ConfigReport) -> Topic:
             )
         if rule.when.score is not None:
             yield f"every unit waits for its score of {rule.when.score.metric}: the sampling rule {rule.name} uses it"
-
-
-def _rule_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
-    sampling, key = report.settings.sampling, report.settings.sampling.key
-    if report.whole:
-        rates = {metric.name: sampling.rates_of(metric.name)[0] for metric in report.metrics}
-        yield from refusal_of(
-            partial(check_condition_metrics, sampling.rules, report.metrics, rates), "sampling.rules: "
-        )
-    yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
 
 
 def _describe_weights(settings: ScorerSettings) -> Iterator[str]:
@@ -476,8 +453,7 @@ def _conditions(rule: Rule) -> Iterator[str]:
 
 
 def _metrics(report: ConfigReport) -> Topic:
-    """Yield names without a metric, metrics that cannot share a question, and the advice of metrics."""
-    if report.all_read:
+    if report.all_metrics:
         yield from map(ConfigurationError, _name_errors(report))
     with suppress(ConfigurationError):  # the topics of juries and of sessions report it
         yield from _bundle_problems(report)
@@ -524,7 +500,6 @@ def _bundle_problems(report: ConfigReport) -> Iterator[ConfigurationError]:
 
 
 def _parts(report: ConfigReport) -> Topic:
-    """Yield why parts that are selected by name cannot be made."""
     settings = report.settings
     queue, redactor = settings.limits.job_queue, settings.redactor
     named: Mapping[str, tuple[Registry, Sequence[Any]]] = {
@@ -556,8 +531,6 @@ def _dimensions(report: ConfigReport) -> Topic:
 
 
 def _alerts(report: ConfigReport) -> Topic:
-    """Yield why the alerts on a metric, or on inner units, are refused."""
-
     def plan(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], *also: InnerUnit) -> None:
         plans_of(watched_means(alerts, metrics, also), report.settings.monitoring)
 
@@ -569,7 +542,6 @@ def _alerts(report: ConfigReport) -> Topic:
 
 
 def _offline(report: ConfigReport) -> Topic:
-    """Yield the blind spots of metrics with the offline judge."""
     if report.settings.judge.model == "lexical":  # ``report.metrics`` have the offline judge in any case
         own = report.settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in report.metrics if not (own and hasattr(metric, "embeddings")))

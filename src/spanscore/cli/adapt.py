@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spanscore.cli._config_report import valid
-from spanscore.cli._prompt_run import judged_metric, other_judge, paid_run
+from spanscore.cli._judge_topics import make_named
+from spanscore.cli._options import refuse_unwritable
+from spanscore.cli._prompt_run import judged_metric, paid_run
 from spanscore.core.printable import printable, printable_lines
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
+from spanscore.metrics.catalog.configured import judge_named
 from spanscore.metrics.kit.base import parse_language
 
 
@@ -48,7 +52,9 @@ def adapt(
         raise ConfigurationError(f"{file} exists, and may be reviewed; move it away to translate again")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    translator = other_judge(configured.settings, judge, option="--judge")
+    refuse_unwritable(file)
+    make = partial(judge_named, configured.settings, judge)
+    translator = make_named("--judge", judge, make) if judge else None
     with paid_run(configured.settings, source, notes, "translated") as on_progress:
         adapted = source.adapt_sync(translator, code, progress=on_progress)
     adapted.save(file)

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from getpass import getuser
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
+from spanscore.cli._options import takes_options
 from spanscore.core.codecs.annotation_file import annotations_in
 from spanscore.core.sample import Annotation
 from spanscore.core.terminal import Terminal
@@ -29,11 +31,14 @@ class AnnotationsAction(StrEnum):
     IMPORT = "import"
 
 
-def annotations(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationsOptions:
+    """The options of ``spanscore annotations``. An empty text is an option that was not given."""
+
     action: Annotated[
         AnnotationsAction,
         typer.Argument(metavar="label|import", help="Label cases on a page, or send the labels in a file."),
-    ],
+    ]
     file: Annotated[
         Path,
         typer.Argument(
@@ -42,18 +47,16 @@ def annotations(
             'line: {"human": "bad", "trace_id": "…", "span_id": "…", "when": "2026-03-01T12:00:00Z"}. "key" may replace '
             'both ids; "name", "annotator" and "comment" are optional.',
         ),
-    ],
-    *,
+    ]
     config: Annotated[
         Path | None,
         typer.Option(
             help="A spanscore.yaml. label: the metric's scale. import: feedback_scales, service name, content, outputs."
         ),
-    ] = None,
+    ] = None
     metric: Annotated[
-        str,
-        typer.Option("--metric", "-m", help="label: the judge's metric. Default: the only metric with scores."),
-    ] = "",
+        str, typer.Option("--metric", "-m", help="label: the judge's metric. Default: the only metric with scores.")
+    ] = ""
     out: Annotated[
         Path | None,
         typer.Option(
@@ -61,20 +64,17 @@ def annotations(
             "-o",
             help="label: the annotation file. It is continued if it exists. Default: labels-METRIC.jsonl in this folder.",
         ),
-    ] = None,
-    annotator: Annotated[
-        str,
-        typer.Option(help="label: your name in the labels. Default: the name of the login."),
-    ] = "",
+    ] = None
+    annotator: Annotated[str, typer.Option(help="label: your name in the labels. Default: the name of the login.")] = ""
     pick: Annotated[
         LabelPick,
         typer.Option(
             help="label: which cases. 'informative': by verdict and score, for the most precise pass rate. 'failing' and "
-            "'disagreements' (of a jury) find errors, but estimate no pass rate.",
+            "'disagreements' (of a jury) find errors, but estimate no pass rate."
         ),
-    ] = LabelPick.RANDOM,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="label: number of cases.")] = 100,
-    seed: Annotated[int, typer.Option(help="label: seed of the draw.")] = 0,
+    ] = LabelPick.RANDOM
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="label: number of cases.")] = 100
+    seed: Annotated[int, typer.Option(help="label: seed of the draw.")] = 0
     target: Annotated[
         float,
         typer.Option(
@@ -82,11 +82,14 @@ def annotations(
             max=0.5,
             help="label: wanted half width of the interval of the pass rate, for the number of further labels.",
         ),
-    ] = 0.05,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="label: port on 127.0.0.1; 0 = any free port.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="label: open the page.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
-) -> None:
+    ] = 0.05
+    port: Annotated[int, typer.Option(min=0, max=65535, help="label: port on 127.0.0.1; 0 = any free port.")] = 0
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="label: open the page.")] = True
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False
+
+
+@takes_options(AnnotationsOptions)
+def annotations(options: AnnotationsOptions) -> None:
     """Label cases on a page of this machine, or send the labels in a file to the backend.
 
     [bold]spanscore annotations label cases.jsonl --metric faithfulness[/bold] shows one case at a time, and the judge's verdict
@@ -99,30 +102,17 @@ def annotations(
     importing lines with a [bold]when[/bold] again gives the same spans. No judge is called. Wrong lines are reported and left
     out; the exit code is 1 if a line is wrong, or if an annotation may not have arrived.
     """
-    if action is AnnotationsAction.IMPORT:
-        if metric or out or annotator or pick is not LabelPick.RANDOM:
+    if options.action is AnnotationsAction.IMPORT:
+        if options.metric or options.out or options.annotator or options.pick is not LabelPick.RANDOM:
             raise ConfigurationError(
                 "--metric, --out, --annotator and --pick are options of label; import sends the whole file"
             )
-        _import(file, config, as_json=as_json)
+        _import(options.file, options.config, as_json=options.as_json)
         return
     typer.echo("Label: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._label_run import LabelRun
 
-    LabelRun(
-        file=file,
-        config=config,
-        metric=metric,
-        out=out,
-        annotator=annotator or _login_name(),
-        pick=pick,
-        count=count,
-        seed=seed,
-        target=target,
-        port=port,
-        browser=browser,
-        as_json=as_json,
-    ).run()
+    LabelRun(options if options.annotator else replace(options, annotator=_login_name())).run()
 
 
 def _login_name() -> str:

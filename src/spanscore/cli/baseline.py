@@ -144,17 +144,7 @@ def _learn_baselines(
 
 
 def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
-    headers = (
-        "metric",
-        "evaluator_version",
-        "days",
-        "scores",
-        "mean",
-        "hours",
-        "explained",
-        "autocorrelation",
-        "baseline SD of 1h, 1d",
-    )
+    headers = ("metric", "evaluator_version", "days", "scores", "mean", "hours", "explained", "autocorrelation")
     rows = [
         (
             evaluator.metric,
@@ -169,7 +159,7 @@ def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
         )
         for evaluator, baseline in baselines.items()
     ]
-    return TextTable(headers, rows)
+    return TextTable((*headers, "baseline SD of 1h, 1d"), rows)
 
 
 def _format_sd(baseline: LearnedBaseline, length: int) -> str:

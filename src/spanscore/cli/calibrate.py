@@ -143,13 +143,11 @@ def calibrate(
         verdicts = JudgeVerdicts(tuple(verdict_in_line(sample.judged.get(metric), scale) for sample in samples))
     else:
         verdicts = _read_verdicts(scores, samples, metric)
-    verdicts = verdicts.of(choose_version(verdicts, evaluator_version))
+    verdicts = verdicts.of_version(evaluator_version)
     result = calibrate_judge(file, metric, samples, verdicts, scale, annotator_error)
     if against is not None:
-        others = _read_verdicts(against, samples, metric)
-        result = replace(
-            result, compared=_compare(file, samples, verdicts, others.of(choose_version(others, None)), scale)
-        )
+        others = _read_verdicts(against, samples, metric).of_version()
+        result = replace(result, compared=_compare(file, samples, verdicts, others, scale))
     path = _write_calibration(result, out)
     if as_json:
         typer.echo(json.dumps(_as_json(result, path), indent=2))
@@ -187,40 +185,28 @@ class JudgeVerdicts:
     labelled: tuple[JudgeVerdict | None, ...]
     window: tuple[JudgeVerdict, ...] = ()
 
-    def of(self, evaluator_version: str) -> JudgeVerdicts:
-        """Return the verdicts of one evaluator version."""
-        labelled = (
-            verdict if verdict and verdict.evaluator_version == evaluator_version else None for verdict in self.labelled
-        )
-        window = (verdict for verdict in self.window if verdict.evaluator_version == evaluator_version)
-        return JudgeVerdicts(tuple(labelled), tuple(window))
+    def of_version(self, wanted: str | None = None) -> JudgeVerdicts:
+        """Return the verdicts of one evaluator version; ``wanted``: None = the only version."""
+        version = self._choose_version(wanted)
+        labelled = (verdict if verdict and verdict.evaluator_version == version else None for verdict in self.labelled)
+        return JudgeVerdicts(tuple(labelled), tuple(own for own in self.window if own.evaluator_version == version))
 
-
-def choose_version(verdicts: JudgeVerdicts, wanted: str | None) -> str:
-    """Return the evaluator version to calibrate; ``wanted``: None = the only version.
-
-    Raises:
-        ConfigurationError: there are several versions and none is wanted, or no verdict is of the wanted version.
-    """
-    counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
-    listed = ", ".join(f"{printable(version) or 'unknown'} ({count})" for version, count in counts.most_common())
-    if wanted is not None and wanted not in counts:
-        raise ConfigurationError(
-            f"no label has a verdict of evaluator version {wanted!r}; there are: {listed or 'none'}"
-        )
-    if wanted is None and len(counts) > 1:
-        raise ConfigurationError(
-            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {listed}"
-        )
-    return next(iter(counts), "") if wanted is None else wanted
+    def _choose_version(self, wanted: str | None) -> str:
+        counts = Counter(verdict.evaluator_version for verdict in self.labelled if verdict is not None)
+        listed = ", ".join(f"{printable(version) or 'unknown'} ({count})" for version, count in counts.most_common())
+        if wanted is not None and wanted not in counts:
+            raise ConfigurationError(
+                f"no label has a verdict of evaluator version {wanted!r}; there are: {listed or 'none'}"
+            )
+        if wanted is None and len(counts) > 1:
+            raise ConfigurationError(
+                f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {listed}"
+            )
+        return next(iter(counts), "") if wanted is None else wanted
 
 
 def holds_spans(path: Path) -> bool:
-    """Return whether a file holds OTLP-JSON lines; rows and labels do not.
-
-    Raises:
-        ConfigurationError: the file cannot be read.
-    """
+    """Return whether a file holds OTLP-JSON lines; rows and labels do not."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             first = json_in(next((line for line in lines if line.strip()), "null"))
@@ -235,12 +221,6 @@ def _read_labels_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]
     """Return the labels of units in a file of label spans: the last label of each annotator.
 
     A label with a quality of 0.5 or more passes. A label without a scale has no quality and is left out.
-
-    Args:
-        name: name of the labels; None = all labels have the same name.
-
-    Raises:
-        ConfigurationError: the file has no labels, or labels of several names.
     """
     with stored_spans(str(path)) as spans:
         labels = [(unit, label) for unit, own in human_labels_of(Spans.read(spans)).items() for label in own]
@@ -309,11 +289,6 @@ def _read_verdicts_on_spans(path: Path, samples: Sequence[AnnotatedSample], metr
 
 
 def _select_verdicts(path: Path, metric: str, rows: Iterable[_RowT]) -> list[_RowT]:
-    """Return the rows with a verdict of a metric.
-
-    Raises:
-        ConfigurationError: the metric has no verdict.
-    """
     judged = [row for row in rows if row.label]
     of_metric = [row for row in judged if row.metric == metric]
     if not of_metric:
@@ -390,16 +365,9 @@ def _collect_facts(
     pairs: Sequence[AnnotatedPair],
     error_rate: float | None,
 ) -> AnnotationFacts:
-    """Return age and annotators of labels.
+    """Return age and annotators of labels, for a line each: its annotation, its unit, and both verdicts.
 
-    Args:
-        labels: annotation of each line; None if the line has neither time nor annotator.
-        units: unit of each line.
-        pairs: the human's and the judge's verdict in each line.
-        error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
-
-    Raises:
-        ConfigurationError: the rate is to be measured, and annotators agree no more often than by chance.
+    ``error_rate`` is that of one annotator; None = it is measured, if enough units have several annotators.
     """
     times: list[datetime] = []
     named: defaultdict[object, list[bool]] = defaultdict(list)
@@ -459,11 +427,7 @@ def _compare(
     others: JudgeVerdicts,
     scale: Callable[[], Scale],
 ) -> _VersionComparison:
-    """Return how two evaluator versions agree with the labels that both versions judged; a unit counts by its first label.
-
-    Raises:
-        ConfigurationError: no label has a verdict of both versions.
-    """
+    """Return how two evaluator versions agree with the labels that both versions judged; a unit counts by its first label."""
     right: dict[object, tuple[bool, bool]] = {}
     for sample, verdict, other in zip(samples, verdicts.labelled, others.labelled, strict=True):
         if verdict is not None and other is not None:
@@ -514,7 +478,6 @@ class CalibrationResult:
 
 
 def _refuse_chosen_labels(file: Path, samples: Sequence[AnnotatedSample]) -> None:
-    """Raise ``ConfigurationError`` if samples were chosen for their verdicts, because such labels estimate no pass rate."""
     if chosen := sum(not sample.representative for sample in samples):
         labels = f"{format_count(chosen, 'label')} of {file} {'is' if chosen == 1 else 'are'}"
         raise ConfigurationError(
@@ -536,7 +499,7 @@ def calibrate_judge(
     Args:
         file: file of the labels, for error messages.
         verdicts: verdicts of one evaluator version.
-        error_rate: error rate of one annotator; None = it is measured, if enough units have several annotators.
+        error_rate: as in ``_collect_facts``.
 
     Raises:
         ConfigurationError: no label has a verdict, the labels are too few for a correction, or some are of samples that were
@@ -612,11 +575,7 @@ def look_up_metric(metric: str, config: Path | None) -> Any:
 
 
 def has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
-    """Return whether the human passed a sample.
-
-    Raises:
-        ConfigurationError: the human's value is not on the metric's scale; the message names the line.
-    """
+    """Return whether the human passed a sample; a value that is not on the metric's scale is an error with its line."""
     try:
         return passes(sample.human, _scale_for(sample.human, scale))
     except ConfigurationError as error:

@@ -33,7 +33,6 @@ from spanscore.core.printable import TextTable, format_duration, format_number, 
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.graded import ContextsHiddenWarning
-from spanscore.monitoring.drops import SmallestDrop
 from spanscore.report.rows import name_within
 from spanscore.service import plan as plan_of_serve
 from spanscore.service import worker_plan
@@ -145,7 +144,6 @@ def check(
 
 
 def _serve(report: ConfigReport) -> Topic:
-    """Yield the errors and the plan of ``spanscore serve``, if the file has the section."""
     serve = report.settings.serve
     if serve != ServeSettings():
         yield from plan_of_serve.problems(serve)
@@ -153,7 +151,6 @@ def _serve(report: ConfigReport) -> Topic:
 
 
 def _work(report: ConfigReport) -> Topic:
-    """Yield the errors and the sources of ``spanscore worker``, if the file has a source."""
     if worker_plan.reads(report.settings):
         yield from worker_plan.problems(report.settings)
         yield from (f"spanscore worker: {line}" for line in worker_plan.describe_sources(report.settings))
@@ -172,9 +169,8 @@ def _print(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         for error in errors:
             notes.print(Text(error), soft_wrap=True)
     else:
-        console, days = Terminal(), (*plan.days, *plan.shadow_days)
-        names, costs = [metric.name for metric in plan.metrics], (*plan.costs, *plan.shadow_costs)
-        console.print(Text(money_line(names, costs, days, plan.requests_per_day), style="bold"))
+        console = Terminal()
+        console.print(Text(money_line(plan), style="bold"))
         console.print(_table(plan))
         console.print(Text("\nfields: their place in a live trace"))
         console.print(_fields(plan))
@@ -245,20 +241,20 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     if left_out := [name for name, lines in beyond.items() if lines]:
         yield Text(f"without {', '.join(left_out)}")
     if drops := [_drop_cells(alert) for alert in plan.alerts if alert.smallest]:
-        yield from _smallest_drops(drops)
-
-
-def _smallest_drops(drops: Sequence[Sequence[str]]) -> Iterator[Any]:
-    windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
-    yield ""
-    yield TextTable(windows, drops, title="smallest drop (of a share: rise) that is detected, half of the time")
-    if any("…" in cell for drop in drops for cell in drop):
-        yield Text("from … to: depending on the hour at which the drop begins")
+        windows = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
+        yield ""
+        yield TextTable(windows, drops, title="smallest drop (of a share: rise) that is detected, half of the time")
+        if any("…" in "".join(cells) for cells in drops):
+            yield Text("from … to: depending on the hour at which the drop begins")
 
 
 def _drop_cells(alert: AlertPlan) -> Sequence[str]:
     name = f"{alert.metric}={alert.share_of}" if alert.share_of else alert.metric
-    return name, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)
+    cells = [name, f"{alert.min_drop:g}"]
+    for drop in alert.smallest:
+        ends = ("not detectable" if end is None else f"{end:.2g}" for end in (drop.at_best, drop.at_worst))
+        cells.append(" … ".join(dict.fromkeys(ends)))
+    return cells
 
 
 def _day_row(day: DayPlan) -> Sequence[str]:
@@ -274,13 +270,7 @@ def _day_cells(metric: str, rate: str, bought: str, days: Sequence[DayPlan]) -> 
     return metric, format_usd(usd, "no price"), rate, bought, *amounts
 
 
-def _smallest(drop: SmallestDrop) -> str:
-    ends = ("not detectable" if end is None else f"{end:.2g}" for end in (drop.at_best, drop.at_worst))
-    return " … ".join(dict.fromkeys(ends))
-
-
 def _plain(value: Any) -> str:
-    """Return a setting as it is written in a file."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{name}: {_plain(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -291,17 +281,13 @@ def _plain(value: Any) -> str:
 
 
 def _alert(alert: AlertPlan) -> str:
+    change, side, limit = ("rise", "above", "share above") if alert.share_of else ("drop", "below", "mean below")
     watched = []
     if alert.baseline is not None:
         normal = alert.baseline if isinstance(alert.baseline, str) else f"{alert.baseline:g}"
-        change = (
-            f"a rise of {alert.min_drop:g} or more above"
-            if alert.share_of
-            else f"a drop of {alert.min_drop:g} or more below"
-        )
-        watched.append(f"{change} {normal}")
+        watched.append(f"a {change} of {alert.min_drop:g} or more {side} {normal}")
     if alert.threshold is not None:
-        watched.append(f"a {'share above' if alert.share_of else 'mean below'} {alert.threshold:g}")
+        watched.append(f"a {limit} {alert.threshold:g}")
     watched_values = " and ".join(watched) or "missing scores only"
     windows = ", ".join(map(format_duration, alert.windows))
     volume = alert.volume
@@ -309,9 +295,7 @@ def _alert(alert: AlertPlan) -> str:
     lines.append(f"  before it may alert: {_format_needed(volume.min_scores, volume.min_requests, volume.units)}")
     if volume.scores_to_see is not None:
         seen = _format_needed(volume.scores_to_see, volume.requests_to_see, volume.units)
-        lines.append(
-            f"  to detect a {'rise' if alert.share_of else 'drop'} of {alert.min_drop:g} half of the time: {seen}"
-        )
+        lines.append(f"  to detect a {change} of {alert.min_drop:g} half of the time: {seen}")
     return "\n".join(lines)
 
 

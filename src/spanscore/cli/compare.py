@@ -322,15 +322,8 @@ def _list_names(names: Collection[str]) -> str:
 
 def _table(comparisons: Sequence[ReleaseComparison]) -> TextTable:
     first = comparisons[0]
-    headers = (
-        "metric",
-        first.a.name,
-        first.b.name,
-        "difference",
-        f"{first.level:.4g}, at every look",
-        "excluded",
-        "verdict",
-    )
+    level = f"{first.level:.4g}, at every look"
+    headers = ("metric", first.a.name, first.b.name, "difference", level, "excluded", "verdict")
     rows = [
         (
             printable(comparison.metric),
@@ -350,7 +343,6 @@ def _format_mean(sums: Moments) -> str:
 
 
 def _format_difference(comparison: ReleaseComparison) -> tuple[str, str]:
-    """Return the difference of the releases, and its interval."""
     value, low, high = comparison.difference
     blocks = comparison.sums.blocks
     interval = "not yet" if blocks < LEAST_BLOCKS else "too few scores"

@@ -111,11 +111,6 @@ def demo(
 
 
 def _refuse_losses(result: Played) -> None:
-    """Raise an error if the backend of ``--otlp`` did not receive everything.
-
-    Raises:
-        ConfigurationError: a part of a signal was not delivered.
-    """
     if result.undelivered:
         lost = "; ".join(f"{signal} {result.deliveries[signal]}" for signal in result.undelivered)
         raise ConfigurationError(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spanscore.cli._options import CancelBatches, InBatches
+from spanscore.cli._options import CancelBatches, InBatches, takes_options
 from spanscore.core.printable import printable
 
 
-def evaluate(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateOptions:
+    """The options of ``spanscore evaluate``. An empty text is an option that was not given."""
+
     file: Annotated[
         str,
         typer.Argument(
@@ -19,8 +23,7 @@ def evaluate(
             help="Samples as .jsonl (one a line), .json or .csv; '-' reads standard input. The fields have ragas's names: "
             "user_input, response, retrieved_contexts, reference …, or the older question, answer, contexts, ground_truth.",
         ),
-    ],
-    *,
+    ]
     metrics: Annotated[
         str,
         typer.Option(
@@ -28,33 +31,33 @@ def evaluate(
             "-m",
             help="Names of metrics, separated by commas: exact_match,polite. Needed without --config. See: spanscore metrics",
         ),
-    ] = "",
+    ] = ""
     config: Annotated[
         Path | None,
         typer.Option(
             help="A spanscore.yaml with a judge and metrics with their parameters; --metrics then selects some."
         ),
-    ] = None,
+    ] = None
     judge: Annotated[
         str,
         typer.Option(help="provider:model (openai:gpt-5) or lexical (offline). Default: that of --config, or lexical."),
-    ] = "",
+    ] = ""
     embeddings: Annotated[
         str,
         typer.Option(
             help="For metrics that compare meanings: provider:model, such as openai:MODEL; or lexical, which counts words. "
             "Default: those of --config; without them lexical if the judge is lexical."
         ),
-    ] = "",
+    ] = ""
     out: Annotated[
         Path | None,
         typer.Option(
             help="Write a row per sample and metric, .jsonl or .csv, during the run. Rows already in the file are kept."
         ),
-    ] = None,
+    ] = None
     report: Annotated[
         Path | None, typer.Option(help="Write one HTML page: means, distributions, outcomes, the worst samples.")
-    ] = None,
+    ] = None
     resume: Annotated[
         bool,
         typer.Option(
@@ -62,16 +65,16 @@ def evaluate(
             help="Reuse rows in --out of the same sample, metric version, code and judge, without paying again (failures are "
             "retried). --no-resume drops them and scores everything again.",
         ),
-    ] = True,
+    ] = True
     cache: Annotated[
         bool,
         typer.Option(
             "--cache/--no-cache",
             help="Send equal questions to a model once. --no-cache sends each one, to show how much the answers vary.",
         ),
-    ] = True,
-    batch: InBatches = False,
-    batch_cancel: CancelBatches = False,
+    ] = True
+    batch: InBatches = False
+    batch_cancel: CancelBatches = False
     concurrency: Annotated[
         int | None,
         typer.Option(
@@ -81,7 +84,7 @@ def evaluate(
             help="Samples that are scored at the same time. Default: 32, with --batch 10,000.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     timeout: Annotated[
         float,
         typer.Option(
@@ -89,29 +92,28 @@ def evaluate(
             metavar="SECONDS",
             help="Time limit for one metric on one sample; 0 = limits.timeout of --config, otherwise 180.",
         ),
-    ] = 0.0,
+    ] = 0.0
     baseline: Annotated[
         Path | None,
         typer.Option(
             help="Rows of an earlier run (.jsonl, .csv). Each case is compared with its earlier row, by id or line."
         ),
-    ] = None,
+    ] = None
     update_baseline: Annotated[
-        bool,
-        typer.Option("--update-baseline", help="Write this run's rows to --baseline, whatever the verdict is."),
-    ] = False,
+        bool, typer.Option("--update-baseline", help="Write this run's rows to --baseline, whatever the verdict is.")
+    ] = False
     max_drop: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=X", help="Allowed drop of a mean quality: faithfulness=0.03. Repeat for more metrics."
         ),
-    ] = None,
+    ] = None
     least: Annotated[
         list[str] | None,
         typer.Option(
             "--min", metavar="NAME=X", help="Lowest allowed mean quality: harmless=0.98. Repeat for more metrics."
         ),
-    ] = None,
+    ] = None
     max_unscored: Annotated[
         float,
         typer.Option(
@@ -119,12 +121,15 @@ def evaluate(
             help="Allowed share of a metric's cases without a score. Cases that its applies_when excludes do not count, "
             "unless they have a score in the baseline.",
         ),
-    ] = 0.05,
-    junit: Annotated[
-        Path | None, typer.Option(help="Write the verdicts in JUnit's format, which a CI can show.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
-) -> None:
+    ] = 0.05
+    junit: Annotated[Path | None, typer.Option(help="Write the verdicts in JUnit's format, which a CI can show.")] = (
+        None
+    )
+    as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False
+
+
+@takes_options(EvaluateOptions)
+def evaluate(options: EvaluateOptions) -> None:
     """Score the samples in a file with the metrics that also score live traces.
 
     [bold]spanscore evaluate samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out
@@ -139,35 +144,12 @@ def evaluate(
 
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
-    source = "standard input" if file == "-" else printable(file)
+    source = "standard input" if options.file == "-" else printable(options.file)
     typer.echo(f"Scoring {source}: loading libraries …", err=True)  # this takes seconds
-    from spanscore.cli._evaluate_run import QualityGate, ScoreRun
+    from spanscore.cli._evaluate_run import ScoreRun
 
-    gate = QualityGate(
-        baseline=baseline,
-        update=update_baseline,
-        max_drop=max_drop or (),
-        least=least or (),
-        max_unscored=max_unscored,
-        junit=junit,
-    )
-    score_run = ScoreRun(
-        file=file,
-        names=metrics,
-        config=config,
-        judge=judge,
-        embeddings=embeddings,
-        out=out,
-        report=report,
-        resume=resume,
-        cache=cache,
-        concurrency=concurrency,
-        batch=batch,
-        timeout=timeout,
-        as_json=as_json,
-        gate=gate,
-    )
-    if batch_cancel:
+    score_run = ScoreRun(options)
+    if options.batch_cancel:
         score_run.cancel_batches()
     elif exit_code := score_run.run():
         raise typer.Exit(exit_code)

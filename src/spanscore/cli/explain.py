@@ -11,7 +11,6 @@ import typer
 from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
 
 if TYPE_CHECKING:
-    from spanscore.stored.explaining import TraceExplainer
     from spanscore.stored.trace_stores import TraceSource
 
 
@@ -43,11 +42,18 @@ def explain(
     configuration key that changes this is shown.
     """
     typer.echo("Explain: loading libraries …", err=True)  # this takes seconds
+    from spanscore.cli._config_report import valid
+    from spanscore.config.tree import ScorerSettings
     from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
+    from spanscore.stored.explaining import TraceExplainer
 
-    traces = _open_source(source, since, until)
-    explainer, terminal = _make_explainer(config, texts=texts), Terminal(highlight=False, markup=False)
+    traces, terminal = _open_source(source, since, until), Terminal(highlight=False, markup=False)
+    if config is None:
+        explainer = TraceExplainer(ScorerSettings(), texts=texts)
+    else:
+        report = valid(config, judge=False, embeddings=False)
+        explainer = TraceExplainer(report.settings, report.unit_metrics, texts=texts)
     documents, is_empty = list[dict[str, Any]](), True
     for stored in traces.traces():
         if trace.lower() not in ("", stored.trace_id.hex()):
@@ -79,14 +85,3 @@ def _open_source(source: str, since: str, until: str) -> TraceSource:
             f"--since and --until are for a trace store: {source} is read whole; --trace ID shows one trace"
         )
     return traces
-
-
-def _make_explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
-    from spanscore.cli._config_report import valid
-    from spanscore.config.tree import ScorerSettings
-    from spanscore.stored.explaining import TraceExplainer
-
-    if config is None:
-        return TraceExplainer(ScorerSettings(), texts=texts)
-    report = valid(config, judge=False, embeddings=False)
-    return TraceExplainer(report.settings, report.unit_metrics, texts=texts)

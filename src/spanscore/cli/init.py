@@ -69,12 +69,16 @@ def init(
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     judge = judge or _ask("Judge: provider:model, such as openai:gpt-4o-mini; or lexical, offline", "lexical")
     backend = backend or Backend(_ask("Backend for metrics: otlp or prometheus", Backend.OTLP, _check_backend))
-    lines = [
-        *([f"# yaml-language-server: $schema={SCHEMA}"] if schema else []),
-        *_lines(config, names, judge, backend),
-    ]
+    lines = [*([f"# yaml-language-server: $schema={SCHEMA}"] if schema else []), *_lines(config, names, judge, backend)]
     text = "\n".join(lines) + "\n"
-    report = _check_text(text)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "spanscore.yaml")
+        file.write_text(text, encoding="utf-8")
+        report = config_report(file)
+    if report.errors:
+        raise ConfigurationError(
+            "\n".join(["no file is written, because spanscore check finds errors in it:", *report.errors])
+        )
     with writing(config):
         config.write_text(text, encoding="utf-8")
     if schema:
@@ -95,23 +99,6 @@ def _check_backend(text: str) -> str:
     if text not in [*Backend]:
         raise typer.BadParameter(f"write {' or '.join(Backend)}")
     return text
-
-
-def _check_text(text: str) -> ConfigReport:
-    """Check the text of the new configuration; return the report of ``spanscore check``.
-
-    Raises:
-        ConfigurationError: the text has errors, because an option or answer is wrong.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "spanscore.yaml")
-        file.write_text(text, encoding="utf-8")
-        report = config_report(file)
-    if report.errors:
-        raise ConfigurationError(
-            "\n".join(["no file is written, because spanscore check finds errors in it:", *report.errors])
-        )
-    return report
 
 
 # --- lines of the file --------------------------------------------------------------------------------------------
@@ -144,10 +131,7 @@ def _lines(config: Path, metrics: Sequence[str], judge: str, backend: Backend) -
     else:
         yield from ["", "# Spans and metrics go through the providers of your application,"]
         yield "# otherwise by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318)."
-    yield from [
-        "",
-        "# Alerts: spanscore baseline measures the normal mean; spanscore rules writes the alert rules.",
-    ]
+    yield from ["", "# Alerts: spanscore baseline measures the normal mean; spanscore rules writes the alert rules."]
     yield f"# alerts: {{{next(iter(metrics), 'faithfulness')}: {{baseline: 0.85, min_drop: 0.05}}}}"
 
 

@@ -86,24 +86,16 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # A pipe that is not UTF-8 gets a ? for a table's lines, and no traceback.
             stream.reconfigure(errors="replace")
-    _find_modules_here()
+    # A configuration may name a metric of a module in the working directory. Installed packages come first, so that a
+    # ``queue.py`` there replaces no module.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
     try:
         only = next((name for name in sys.argv[1:2] if name in command_names()), None)
         (app(only) if only else _overview())()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         sys.exit(_USAGE_ERROR)
-
-
-def _find_modules_here() -> None:
-    """Let a configuration name a metric of a module in the working directory, as ``python`` would find it.
-
-    The directory comes after all installed packages, so that a ``queue.py`` in it replaces no module. The library itself uses
-    Python's path unchanged.
-    """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
 
 
 def _print_version(is_set: bool) -> None:
@@ -116,8 +108,7 @@ def _print_version(is_set: bool) -> None:
 
 def _top_options(
     version: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version."),
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None: ...
 

@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from spanscore.cli._options import NO_KEYS
 from spanscore.cli._plan import FOUND
 from spanscore.core.printable import format_count, format_usd
 from spanscore.core.terminal import Terminal
@@ -45,7 +46,6 @@ _RANGE_WIDTH = 13
 """Width of the column in characters: the longest range that is not broken over lines."""
 _PAIR = {"response", "reference"}
 """Fields of the metrics that compare two texts."""
-_NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 
 def _price_in(text: str) -> tuple[float, float]:
@@ -152,7 +152,7 @@ def _parameters(kind: Any) -> dict[str, Any]:
             value = getattr(kind, "name", None)  # the default is an attribute of the class
         elif value is parameter.empty:
             value = "(must be given)"
-        if name not in _NOT_PARAMETERS:
+        if name not in NO_KEYS:
             defaults[name] = value if value is None or isinstance(value, str | int | float) else str(value)
     return defaults
 

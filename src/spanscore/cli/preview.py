@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spanscore.cli._options import INTERRUPTED, ContextTokens, SourceOfReplay, UnitsSince, UnitsUntil
+from spanscore.cli._options import INTERRUPTED, ContextTokens, SourceOfReplay, UnitsSince, UnitsUntil, takes_options
 
 
-def preview(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration to try.")],
-    source: SourceOfReplay,
-    since: UnitsSince = "",
-    until: UnitsUntil = "",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewOptions:
+    """The options of ``spanscore preview``. An empty text is an option that was not given."""
+
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration to try.")]
+    source: SourceOfReplay
+    since: UnitsSince = ""
+    until: UnitsUntil = ""
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Stop after this many units that would be scored.")
-    ] = None,
-    context_tokens: ContextTokens = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
-) -> None:
+    ] = None
+    context_tokens: ContextTokens = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False
+
+
+@takes_options(PreviewOptions)
+def preview(options: PreviewOptions) -> None:
     """Show the units that each rate and rule would sample: their number, their cost, and ten of them by name.
 
     [bold]spanscore preview spanscore.yaml spans.jsonl[/bold]
@@ -31,14 +38,5 @@ def preview(
     typer.echo("Preview: loading libraries …", err=True)  # this takes seconds
     from spanscore.cli._stored_traces import preview_traces
 
-    interrupted = preview_traces(
-        config,
-        source,
-        since=since,
-        until=until,
-        limit=limit,
-        context_tokens=context_tokens,
-        as_json=as_json,
-    )
-    if interrupted:
+    if preview_traces(options):
         raise typer.Exit(INTERRUPTED)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spanscore.cli._config_report import valid
-from spanscore.cli._prompt_run import judged_metric, other_judge, paid_run
+from spanscore.cli._judge_topics import make_named
+from spanscore.cli._options import refuse_unwritable
+from spanscore.cli._prompt_run import judged_metric, paid_run
 from spanscore.core.codecs.annotation_file import read_annotations
 from spanscore.core.printable import printable, printable_lines
 from spanscore.core.terminal import Terminal
-from spanscore.errors import ConfigurationError
+from spanscore.metrics.catalog.configured import judge_named
 from spanscore.metrics.kit.tuning import warnings_for
 from spanscore.pipeline.jobs import redactor_in
 
@@ -69,9 +72,9 @@ def tune(
     labelled = read_annotations(labels, metric=label or original.name, name=label)
     for warning in warnings_for(len(labelled)):
         notes.print(warning, soft_wrap=True)
-    if not out.parent.is_dir():  # refused before anything is paid for
-        raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
-    rewriting_judge = other_judge(configured.settings, rewriter, option="--rewriter")
+    refuse_unwritable(out)
+    make = partial(judge_named, configured.settings, rewriter)
+    rewriting_judge = make_named("--rewriter", rewriter, make) if rewriter else None
     with paid_run(configured.settings, original, notes, "judged") as on_progress:
         fitted = original.fit_sync(
             labelled,

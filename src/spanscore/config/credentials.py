@@ -1,9 +1,9 @@
-"""Bearer tokens, API keys and passwords: reads tokens from files, finds secrets in a configuration, hides them in messages."""
+"""Bearer tokens, API keys and passwords: reads tokens from files, and hides secrets in messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -53,11 +53,6 @@ def token_in_file(file: str | Path, key: str) -> str:
     return bearer_token(text, f"{key}: the file {file}")
 
 
-_CREDENTIAL_NAME = re.compile(
-    r"(?:(?:api|access|secret|private|subscription|auth)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)$",
-    re.IGNORECASE,
-)
-"""Ends of the names of secrets: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens``."""
 _POSSIBLE_CREDENTIAL_NAME = re.compile(
     r"key|token(?!s)|secret|passw|passphrase|credential|authorization|bearer|cookie|(?<![a-z])auth(?![a-z])",
     re.IGNORECASE,
@@ -65,56 +60,12 @@ _POSSIBLE_CREDENTIAL_NAME = re.compile(
 """Parts of names that may be secrets: messages may hide too much. ``tokens`` are counts and are shown."""
 _CREDENTIALS_IN_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
-_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
-_FROM_VARIABLE = "write ${NAME}, a variable of the environment"
 HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds it) or api_key_file: PATH"
 
 
 def may_be_credential(name: object) -> bool:
     """Return whether the value of this name could be a secret; messages do not show such values."""
     return isinstance(name, str) and _POSSIBLE_CREDENTIAL_NAME.search(name) is not None
-
-
-def written_credentials(settings: Mapping[str, Any], sinks: Container[str]) -> Iterator[tuple[Place, str]]:
-    """Yield the place of each secret that is written into a file, and how to give it instead.
-
-    The parameters of the judge, of a metric's shadow and jury, and of a sink are searched.
-
-    Args:
-        settings: the values of the file; ``${NAME}``, a variable of the environment, is no secret.
-        sinks: names of the sinks that are searched.
-    """
-    judges: list[tuple[Place, Any]] = [(("judge",), settings.get("judge"))]
-    for place, parameters in _entries_of(settings.get("metrics"), ("metrics",)):
-        judges += [((*place, key), parameters.get(key)) for key in ("shadow", "judges", "then")]
-    for place, judge in judges:
-        yield from ((secret, HOW_TO_GIVE) for secret in _secrets_in(judge, place))
-    outputs = settings.get("outputs")
-    listed = outputs.get("sinks") if isinstance(outputs, Mapping) else None
-    for place, parameters in _entries_of(listed, ("outputs", "sinks")):
-        if place[-1] in sinks:
-            yield from ((secret, _FROM_VARIABLE) for secret in _secrets_in(parameters, place))
-
-
-def _entries_of(listed: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Yield the place and the parameters of each part with parameters in a list of parts."""
-    for position, entry in enumerate(listed if isinstance(listed, list) else ()):
-        for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
-            if isinstance(parameters, Mapping):
-                yield (*place, position, name), parameters
-
-
-def _secrets_in(value: Any, place: Place) -> Iterator[Place]:
-    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in inside:
-        if (
-            _CREDENTIAL_NAME.search(str(name))
-            and isinstance(inner, str | int | float)
-            and not _VARIABLE.search(str(inner))
-        ):
-            yield (*place, name)
-        else:
-            yield from _secrets_in(inner, (*place, name))
 
 
 def without_credentials(value: Any) -> Any:

@@ -12,16 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from spanscore.config.kinds import (
-    AnyPath,
-    FrozenDict,
-    Items,
-    PositiveSeconds,
-    SettingsPart,
-    Size,
-    Table,
-    WebAddress,
-)
+from spanscore.config.kinds import AnyPath, FrozenDict, Items, PositiveSeconds, SettingsPart, Size, Table, WebAddress
 from spanscore.errors import ConfigurationError, NotReadyError
 
 _BROKER: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):\d{1,5}"

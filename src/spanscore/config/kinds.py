@@ -195,9 +195,7 @@ _NAMED_SCHEMA = WithJsonSchema(
             {"type": "string"},
             {
                 "type": "object",
-                "additionalProperties": {
-                    "anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}],
-                },
+                "additionalProperties": {"anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}]},
             },
         ]
     }

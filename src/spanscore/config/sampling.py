@@ -133,10 +133,7 @@ if TYPE_CHECKING:
     _HeadSampling = HeadSampling | float
 else:
     _HeadSampling = Annotated[
-        HeadSampling,
-        BeforeValidator(_read_head_sampling),
-        AlsoWritten("number"),
-        AlsoWritten("string", PERCENT),
+        HeadSampling, BeforeValidator(_read_head_sampling), AlsoWritten("number"), AlsoWritten("string", PERCENT)
     ]
 
 

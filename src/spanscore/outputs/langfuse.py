@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from urllib3.util import make_headers
 
-from spanscore.config.sinks import LangfuseSettings
+from spanscore.config.outputs import LangfuseSettings
 from spanscore.core.sample import Annotation
 from spanscore.core.score import Score, id_of
 from spanscore.core.span import Unit, UnitKey

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.config.sinks import PhoenixSettings
+from spanscore.config.outputs import PhoenixSettings
 from spanscore.core.sample import Annotation
 from spanscore.core.score import Score
 from spanscore.core.span import Unit

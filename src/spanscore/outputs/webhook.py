@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 from spanscore.config.collect import CaseCondition
-from spanscore.config.sinks import WebhookSettings, signing_key, trace_link
+from spanscore.config.outputs import WebhookSettings, signing_key, trace_link
 from spanscore.core import loop
 from spanscore.core.job import Job
 from spanscore.core.printable import format_count

@@ -99,7 +99,9 @@ def shares(metric: MetricSummary, summary: ReportSummary) -> str | None:
     for bucket in buckets:
         below = 0.0
         for place, word in enumerate(drawn):
-            share = _share_in(bucket, word, drawn)
+            share = bucket.shares.get(word, 0.0)
+            if word == OTHERS:
+                share = sum(share for own, share in bucket.shares.items() if own not in drawn)
             parts.append(
                 _column(x, bucket, f"category c{place}", y(below + share), y(below) - y(below + share), share=0.9)
             )
@@ -114,12 +116,6 @@ def drawn_categories(metric: MetricSummary) -> list[str]:
         return [*metric.shares]
     largest = sorted(metric.shares, key=lambda word: -metric.shares[word].mean)[: MOST_COLOURS - 1]
     return [*(word for word in metric.shares if word in largest), OTHERS]
-
-
-def _share_in(bucket: Bucket, word: str, drawn: Sequence[str]) -> float:
-    if word == OTHERS:
-        return sum(share for own, share in bucket.shares.items() if own not in drawn)
-    return bucket.shares.get(word, 0.0)
 
 
 def _describe_shares(bucket: Bucket, summary: ReportSummary) -> str:
@@ -153,7 +149,6 @@ def _own_scale(metric: MetricSummary) -> str:
 
 
 def _mean_axis(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
-    """Return the axis of the means and its ticks."""
     if metric.on_quality:
         return _Axis(-0.02, 1.02, _MEANS_PX, 0), (0, 0.25, 0.5, 0.75, 1)
     levels = (level for bucket in metric.buckets for level in (bucket.mean, bucket.low, bucket.high))
@@ -281,7 +276,6 @@ def _middle(bucket: Bucket) -> int:
 def _column(
     x: _Axis, bucket: Bucket, kind: str, top: float, height: float, title: str = "", *, share: float = 1.0
 ) -> str:
-    """Return a bar that covers a share of a bucket's width."""
     width = share * (x(bucket.end_ns) - x(bucket.start_ns))
     return _rect(x(_middle(bucket)) - width / 2, top, width, height, kind, title)
 
@@ -297,7 +291,10 @@ def _histogram(
     *,
     passes: bool = False,
 ) -> str:
-    shares, counts = _bin_shares(pairs, bins)
+    weights, values = np.array(pairs).T
+    inside = np.searchsorted([low for low, *_ in bins[1:]], values + _HAIR, side="right")  # the rest counts at the ends
+    shares = (100 * np.bincount(inside, weights, len(bins)) / weights.sum()).tolist()
+    counts = np.bincount(inside, minlength=len(bins)).tolist()
     x = _Axis(bins[0][0], bins[-1][1], 0, 100)
     y = _Axis(0, max(shares), _HISTOGRAM_PX, 0)
     ticks = [(value, _format_number(value)) for value in _ticks(bins[0][0], bins[-1][1], 5)]
@@ -314,16 +311,6 @@ def _histogram(
         parts.append(_rect(x(low) + 0.05 * width, y(share), 0.9 * width, _HISTOGRAM_PX - y(share), "share"))
         parts.append(_rect(x(low), 0, width, _HISTOGRAM_PX, "hover", tooltip))
     return _svg(_HISTOGRAM_PX, [*parts, *(_threshold_lines(metric, x) if passes else ())])
-
-
-def _bin_shares(
-    pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]]
-) -> tuple[Sequence[float], Sequence[int]]:
-    """Return the share of each bin in per cent, by weight, and its number of scores; values outside count at the ends."""
-    weights, values = np.array(pairs).T
-    inside = np.searchsorted([low for low, *_ in bins[1:]], values + _HAIR, side="right")
-    shares = 100 * np.bincount(inside, weights, len(bins)) / weights.sum()
-    return shares.tolist(), np.bincount(inside, minlength=len(bins)).tolist()
 
 
 def _threshold_lines(metric: MetricSummary, x: _Axis) -> Iterator[str]:

@@ -46,7 +46,9 @@ def headline(summary: ReportSummary) -> str:
     metrics = [metric for metric in summary.metrics if metric.metric]
     fallen = [metric for metric in metrics if metric.stretch is not None]
     if fallen:
-        return metric_finding(fallen[0], summary) + _name_others(fallen[1:])
+        others = fallen[1:]
+        who = readable(others[0].metric) if len(others) == 1 else f"{len(others)} other metrics"
+        return metric_finding(fallen[0], summary) + (f", and {who} with it" if others else "")
     scored = _metrics_with_figures(metrics)
     if len(scored) == 1:
         return metric_finding(scored[0], summary)
@@ -76,12 +78,6 @@ def largest_share(metric: MetricSummary) -> tuple[str, str]:
     """Return the largest category of a metric, and its share in per cent."""
     word, share = max(metric.shares.items(), key=lambda item: item[1].mean)
     return safe_text(word), percent(share.mean)
-
-
-def _name_others(others: Sequence[MetricSummary]) -> str:
-    if not others:
-        return ""
-    return f", and {readable(others[0].metric) if len(others) == 1 else f'{len(others)} other metrics'} with it"
 
 
 def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
@@ -214,7 +210,6 @@ def level(metric: MetricSummary, mean: float) -> str:
 
 
 def _has_trend(metric: MetricSummary) -> bool:
-    """Return whether enough buckets have scores to show a change."""
     return sum(bucket.scores > 0 for bucket in metric.buckets) >= _SOME_BUCKETS
 
 

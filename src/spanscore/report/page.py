@@ -144,9 +144,7 @@ def _human_label_section(units: ReportUnits, summary: ReportSummary) -> dict[str
 
 
 def _label_rows(
-    labels: Mapping[str, Sequence[Annotation]],
-    scored: Mapping[str, Mapping[str, ReportRow]],
-    metrics: Sequence[str],
+    labels: Mapping[str, Sequence[Annotation]], scored: Mapping[str, Mapping[str, ReportRow]], metrics: Sequence[str]
 ) -> Iterator[list[str]]:
     labelled = [(label, unit) for unit, own in labels.items() for label in own]
     units_of: dict[tuple[str, str], set[str]] = {}
@@ -280,20 +278,15 @@ def _describe_numbers(metric: MetricSummary) -> str:
     if metric.judges:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
     if metric.tokens:
-        parts.append(f"{metric.tokens:,} tokens{_describe_cost(metric)}")
+        spent = f"{metric.tokens:,} tokens"
+        if metric.cost_usd is not None:
+            spent += f", ${format_usd(metric.cost_usd)}"
+            spent += "" if metric.usd_per_day is None else f", ${format_usd(metric.usd_per_day)} a day"
+        parts.append(spent)
     return f"{'. '.join(['; '.join(parts), *_remarks(metric)])}."
 
 
-def _describe_cost(metric: MetricSummary) -> str:
-    """Return the cost of a metric's judge, in all and per day; empty if no price is known."""
-    if metric.cost_usd is None:
-        return ""
-    per_day = "" if metric.usd_per_day is None else f", ${format_usd(metric.usd_per_day)} a day"
-    return f", ${format_usd(metric.cost_usd)}{per_day}"
-
-
 def _remarks(metric: MetricSummary) -> Iterator[str]:
-    """Yield remarks on a metric's mean, a sentence each, such as on missing scores and second judges."""
     if missing := findings.outcome_words(metric.outcomes):
         yield f"Without a score: {missing}"
     if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:

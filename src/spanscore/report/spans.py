@@ -128,9 +128,12 @@ class Spans:
 
     def rows(self) -> list[ReportRow]:
         """Return one row per (unit × metric), in the order of time."""
-        scales, metrics = self._scales(), self._metrics_of_services()
-        keys = {**self.units, **dict.fromkeys(self.evaluations)}
-        rows = [row for key in keys for row in self._of_unit(key, scales, metrics)]
+        scales, metrics, rows = self._scales(), self._metrics_of_services(), list[ReportRow]()
+        for key in {**self.units, **dict.fromkeys(self.evaluations)}:
+            span, evaluations = self.units.get(key), self.evaluations.get(key, {})
+            rows += (_from_evaluation(key, metric, evaluation, span) for metric, evaluation in evaluations.items())
+            if span is not None:
+                rows += _on_span_alone(key, span, evaluations, scales, metrics.get(_service(span), {}))
         rows += self._of_conversations({row.metric for row in rows})
         return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
 
@@ -224,16 +227,6 @@ class Spans:
                 name = name_within(row.metric, "conversations") if row.metric in turn_metrics else row.metric
                 yield replace(row, metric=name)
 
-    def _of_unit(
-        self, key: UnitKey, scales: Mapping[str, Scale], metrics: Mapping[Any, Mapping[str, None]]
-    ) -> Iterator[ReportRow]:
-        span = self.units.get(key)
-        evaluations = self.evaluations.get(key, {})
-        for metric, evaluation in evaluations.items():
-            yield _from_evaluation(key, metric, evaluation, span)
-        if span is not None:
-            yield from _on_span_alone(key, span, evaluations, scales, metrics.get(_service(span), {}))
-
 
 def _on_span_alone(
     key: UnitKey,
@@ -321,7 +314,6 @@ def _read_rest_outcome(span: SpanData) -> str | None:
 
 
 def _unit_fields(key: UnitKey, span: SpanData) -> dict[str, Any]:
-    """Return the fields of a row with time, name and trace of its unit."""
     return {"time_ns": span.end_ns, "name": safe_text(span.name), "trace_id": f"{key.trace_id:032x}"}
 
 

@@ -441,7 +441,11 @@ def summarize(
     judges = _compare_judges(rows, shadows)
     metrics = [_summarize_metric(of_metric, name, edges, judges, calibrations) for name in sorted(of_metric)]
     metrics.sort(key=lambda metric: -metric.stretch.evidence if metric.stretch else 0.0)
-    falls = tuple(fall for metric in metrics if (fall := _bad_stretch(metric)) is not None)
+    falls = tuple(
+        BadStretch(own.metric, own.buckets[own.stretch.first].start_ns, own.buckets[own.stretch.last].end_ns)
+        for own in metrics
+        if own.stretch is not None
+    )
     return ReportSummary(
         units=len(by_unit(single)),
         conversations=len(by_unit(whole)),
@@ -468,13 +472,6 @@ def _compare_judges(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> 
         if original is not None and row.quality is not None:
             judges[judge] = sums + pair(original, row.quality, row.probability)
     return {metric: [f"{judge}: {sums}" for judge, sums in judges.items()] for metric, judges in comparisons.items()}
-
-
-def _bad_stretch(metric: MetricSummary) -> BadStretch | None:
-    if metric.stretch is None:
-        return None
-    first, last = metric.buckets[metric.stretch.first], metric.buckets[metric.stretch.last]
-    return BadStretch(metric.metric, first.start_ns, last.end_ns)
 
 
 def _edges(times: Sequence[int], of_metric: Mapping[str, Sequence[ReportRow]]) -> list[int]:
@@ -550,7 +547,6 @@ def _summarize_metric(
 
 
 def _points(scored: Sequence[ReportRow], scale: _Scale) -> tuple[tuple[float, float, float], ...]:
-    """Return ``MetricSummary.points``."""
     if scale == "nominal":
         return ()
     pairs = ((row, _averaged_value(row, scale)) for row in scored)

@@ -16,7 +16,7 @@ from spanscore.core.printable import format_duration
 from spanscore.core.threads import start_daemon
 from spanscore.outputs.exporters import own_endpoints
 from spanscore.scorer import OnlineScorer, reloader_of
-from spanscore.wiring.spool import spool_rows
+from spanscore.wiring.durable import spool_rows
 from spanscore.wiring.status import received_rows
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from spanscore.service.lifetime import (
     start_scorer,
 )
 from spanscore.service.worker_plan import problems, spool_of
-from spanscore.wiring.spool import spool_of as spool_file_of
+from spanscore.wiring.durable import spool_of as spool_file_of
 
 if TYPE_CHECKING:
     from spanscore.service.kafka_source import KafkaSource

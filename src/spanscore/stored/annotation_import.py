@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Self
 
+from spanscore.config.outputs import SINK_SETTINGS
 from spanscore.config.reading import read_settings
-from spanscore.config.sinks import SINK_SETTINGS
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.plugins import entries
 from spanscore.core.sample import Annotation

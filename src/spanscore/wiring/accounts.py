@@ -203,22 +203,21 @@ def _point_of(state: BudgetState) -> GaugeReading:
             *label,
             *labels_of_source(state.source),
         ),
-        {
-            semconv.BUDGET_SPENT: state.spent,
-            semconv.BUDGET_LIMIT: state.limit,
-            semconv.BUDGET_FACTOR: state.factor,
-        },
+        {semconv.BUDGET_SPENT: state.spent, semconv.BUDGET_LIMIT: state.limit, semconv.BUDGET_FACTOR: state.factor},
     )
 
 
-def build_budget_ledger(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return the budget ledger of a scorer's judges; None without a budget.
+def build_budget_ledger(
+    settings: ScorerSettings, metrics: Mapping[str, Metric], budgets: Sequence[Budget] | None = None
+) -> BudgetLedger | None:
+    """Return the budget ledger of a scorer's judges; None without a budget. ``budgets``: None = those of ``judge``.
 
     Raises:
         ConfigurationError: a budget names an unknown metric, a budget is in USD while a model has no price, or the share is
             invalid.
     """
-    parts = [budget_of(budget, metrics).part(share) for budget in budgets]
+    chosen, share = settings.judge.budget if budgets is None else budgets, settings.judge.replica_share
+    parts = [budget_of(budget, metrics).part(share) for budget in chosen]
     for part in parts:
         if part.unit == "usd":
             _check_prices(part, metrics)
@@ -245,11 +244,7 @@ def build_shadow_budget_ledger(settings: ScorerSettings, shadows: Mapping[str, M
     if not shadows:
         return None
     own = settings.judge.shadow_budget
-    return (
-        configured_budget_ledger(settings, shadows)
-        if own is None
-        else build_budget_ledger(own, settings.judge.replica_share, shadows)
-    )
+    return configured_budget_ledger(settings, shadows) if own is None else build_budget_ledger(settings, shadows, own)
 
 
 def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
@@ -263,7 +258,7 @@ def configured_budget_ledger(settings: ScorerSettings, metrics: Mapping[str, Met
         for budget in settings.judge.budget
         if budget.metric is None or _current_name(budget.metric, metrics) in metrics
     ]
-    return build_budget_ledger(own, settings.judge.replica_share, metrics)
+    return build_budget_ledger(settings, metrics, own)
 
 
 def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:

@@ -48,11 +48,14 @@ from spanscore.pipeline.span_buffer import HOLD_ROOT_S, HOLD_S, ExportPace, Span
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
 from spanscore.samples.redaction import redact
-from spanscore.wiring.accounts import (
-    Accounts,
-    build_budget_ledger,
-    build_shadow_budget_ledger,
-    replace_budgets,
+from spanscore.wiring.accounts import Accounts, build_budget_ledger, build_shadow_budget_ledger, replace_budgets
+from spanscore.wiring.durable import (
+    confirmation_of,
+    dispatcher_of,
+    queue_of,
+    rejection_reason_of,
+    set_metrics,
+    spool_of,
 )
 from spanscore.wiring.feedback import AnnotationWriter, FeedbackJudging
 from spanscore.wiring.instruments import declare_sums, refuse_too_many_sums, telemetry_of
@@ -73,9 +76,7 @@ from spanscore.wiring.outputs import (
     exports_content,
     job_listener,
 )
-from spanscore.wiring.remote_scoring import dispatcher_of, rejection_reason_of
 from spanscore.wiring.span_thread import ShutdownWatch, SpanThread
-from spanscore.wiring.spool import confirmation_of, queue_of, set_metrics, spool_of
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is scored, and sampled units end as filtered"
 """Message in the log and in ``status()`` if the environment stops scoring in this process."""
@@ -194,14 +195,11 @@ class Pipeline:
         if settings.compare is not None and settings.outputs.instruments:
             by, versions = settings.compare.by, self._evaluator_versions()
             self.compared = ComparedValues(by, self.providers.resource, versions, self.redact)
-        self.budget_ledger = build_budget_ledger(settings.judge.budget, settings.judge.replica_share, self.metrics)
+        self.budget_ledger = build_budget_ledger(settings, self.metrics)
         self.shadow_budget_ledger = build_shadow_budget_ledger(settings, self.shadowing)
         self.telemetry = telemetry_of(self)
         self.queue: Queue = queue_of(
-            settings,
-            lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR),
-            self.providers.resource,
-            self.metrics,
+            settings, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR), self.providers.resource, self.metrics
         )
         self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
         self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
@@ -231,7 +229,6 @@ class Pipeline:
             ConfigurationError: the metrics and the settings do not fit together.
         """
         checked = check_configuration(metrics, settings)
-        judge = checked.settings.judge
         if self.telemetry is not None:
             refuse_too_many_sums(checked)
         if checked.settings.collect is not None:
@@ -239,7 +236,7 @@ class Pipeline:
         check_sinks(self.users_sinks, checked.metrics)
         return Replacement(
             checked,
-            build_budget_ledger(judge.budget, judge.replica_share, checked.metrics),
+            build_budget_ledger(checked.settings, checked.metrics),
             build_shadow_budget_ledger(checked.settings, checked.shadowing),
             FeedbackScales(checked.settings.feedback_scales, checked.metrics),
             self._judge_check(checked.metrics),
@@ -398,7 +395,6 @@ class Pipeline:
         )
 
     def _make_queues(self) -> None:
-        """Make the queues of events, units and spans."""
         limits = self.settings.limits
         self.event_queue: EventQueue[Receiver] = EventQueue(
             soft_events=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES
@@ -407,9 +403,7 @@ class Pipeline:
         self.export_confirmation = confirmation_of(self.queue, self.providers, self.telemetry)
         is_users = self.queue is limits.job_queue  # its size in bytes is unknown
         self.account_quotas = AccountQuotas(
-            self._quotas(),
-            capacity=lambda: self.queue.capacity,
-            max_bytes=inf if is_users else limits.queue_bytes,
+            self._quotas(), capacity=lambda: self.queue.capacity, max_bytes=inf if is_users else limits.queue_bytes
         )
         outputs = self.settings.outputs
         self.hold: SpanBuffer = SpanBuffer(
@@ -516,6 +510,8 @@ class Pipeline:
     def _make_populations(self) -> None:
         """Make the populations (units, revisions, sessions), and the span thread that owns them."""
         settings = self.settings
+        sessions = settings.sessions
+        bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
         self.sample_observers = SampleObservers(self.queue)
         self.recent_units = RecentUnits(settings.listed_metadata)
         self.assembler = Assembler(remembered=_MAX_CLOSED)
@@ -531,7 +527,7 @@ class Pipeline:
         )
         self.sessions = SessionPipeline(
             self.of_sessions,
-            table=SessionTable(self._session_bounds()),
+            table=SessionTable(SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)),
             sampler=self.sampler,
             ledger=Ledger(self.of_sessions, self.compared),
             queue=self.queue,
@@ -570,11 +566,6 @@ class Pipeline:
         self.span_thread = SpanThread(
             self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
         )
-
-    def _session_bounds(self) -> SessionBounds:
-        sessions = self.settings.sessions
-        bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
-        return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
     def _run_on_span_thread(self, work: Callable[[], None]) -> None:
         """Call a function on the span thread. Thread-safe; does not block."""

@@ -169,7 +169,6 @@ class ExplainedTrace:
         return as_plain(self)
 
     def __rich__(self) -> Any:
-        """Return tree and table."""
         return Group(*_render(self))
 
 

@@ -138,9 +138,7 @@ class FeedbackJudging:
         self._below = settings.below
         self.source = source
         self.kept = SampleCache(
-            pipeline.sampler.for_feedback,
-            within_ns=int(settings.max_age * 1e9),
-            on_kept=self.judge_waiting,
+            pipeline.sampler.for_feedback, within_ns=int(settings.max_age * 1e9), on_kept=self.judge_waiting
         )
         pipeline.sample_observers.observers.append(self.kept)
         self._waiting: OrderedDict[UnitKey, None] = OrderedDict()

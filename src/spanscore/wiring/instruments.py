@@ -10,26 +10,12 @@ from spanscore.outputs.aggregates import GaugeReading, Labels, checked_dimension
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.span_buffer import RELEASE_REASONS
 from spanscore.wiring.accounts import models_of
+from spanscore.wiring.durable import spool_of
 from spanscore.wiring.feedback import FEEDBACK_RESULTS
-from spanscore.wiring.spool import spool_of
 
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
     from spanscore.wiring.metrics import CheckedConfiguration
-
-Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
-
-
-def _of_spool(pipeline: Pipeline) -> Gauges:
-    def read(field: str) -> Callable[[], float]:
-        return lambda: 0.0 if (file := spool_of(pipeline.queue)) is None else getattr(file.state(), field)
-
-    return {
-        semconv.SPOOL_DEPTH: read("depth"),
-        semconv.SPOOL_BYTES: read("bytes"),
-        semconv.SPOOL_OLDEST: read("oldest_s"),
-        semconv.SPOOL_DEAD_LETTERS: read("dead_letters"),
-    }
 
 
 def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
@@ -49,7 +35,7 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
         judge_check_points = {} if pipeline.judge_check is None else pipeline.judge_check.points()
         return {**pipeline.accounts.points(), **judge_check_points, **pipeline.source_points()}
 
-    gauges: Gauges = {
+    gauges: dict[str, Callable[[], float | Mapping[str, float]]] = {
         semconv.QUEUE_SIZE: lambda: len(pipeline.queue),
         semconv.QUEUE_CAPACITY: lambda: pipeline.queue.capacity,
         semconv.HOLD_UNITS: lambda: len(pipeline.hold),
@@ -59,10 +45,21 @@ def telemetry_of(pipeline: Pipeline) -> Telemetry | None:
         semconv.HEAD_SAMPLING: lambda: pipeline.units.notes.head_sampling,
         semconv.REDELIVERED: lambda: pipeline.sum_of("redelivered") + getattr(pipeline.queue, "redelivered", 0),
     }
+
+    def of_spool(field: str) -> Callable[[], float]:
+        return lambda: 0.0 if (file := spool_of(pipeline.queue)) is None else getattr(file.state(), field)
+
+    if settings.spool is not None:
+        gauges |= {
+            semconv.SPOOL_DEPTH: of_spool("depth"),
+            semconv.SPOOL_BYTES: of_spool("bytes"),
+            semconv.SPOOL_OLDEST: of_spool("oldest_s"),
+            semconv.SPOOL_DEAD_LETTERS: of_spool("dead_letters"),
+        }
     telemetry = Telemetry(
         None,
         pipeline,
-        {**gauges, **({} if settings.spool is None else _of_spool(pipeline))},
+        gauges,
         points=points,
         waits=lambda listener: pipeline.accounts.report_waits(listener),  # noqa: PLW0108  (a reload replaces these accounts)
         dimensions=settings.monitoring.dimensions,

@@ -15,7 +15,7 @@ from spanscore.core.score import Outcome
 from spanscore.core.threads import call_in_child, start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.wiring.build import Pipeline
-from spanscore.wiring.spool import close_spool
+from spanscore.wiring.durable import close_spool
 
 if TYPE_CHECKING:
     from spanscore.monitoring.scrape_endpoint import ScrapeEndpoint
@@ -89,8 +89,8 @@ def drain(pipeline: Pipeline, timeout_s: float) -> bool:
     """
     until = monotonic() + timeout_s
 
-    def remaining_s() -> float:
-        return max(0.0, until - monotonic())
+    def remaining_s(least: float = 0.0) -> float:
+        return max(least, until - monotonic())
 
     for receiver in pipeline.receivers:
         receiver.close()
@@ -103,18 +103,18 @@ def drain(pipeline: Pipeline, timeout_s: float) -> bool:
     complete = responded and thread.flush(remaining_s())
     if not responded:
         pipeline.event_queue.abandon()
-        responded = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # the thread may be slow, and not blocked
+        responded = thread.call(lambda: None, remaining_s(_STOP_S))  # the thread may be slow, and not blocked
     (pipeline.dispatcher or pipeline.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
     if responded:  # otherwise an exporter blocks the thread, and no other thread may use its parts
-        thread.call(lambda: _end_unfinished(pipeline), max(remaining_s(), 0.2))
-        thread.call(pipeline.sinks.shutdown, max(remaining_s(), 0.2))
+        thread.call(lambda: _end_unfinished(pipeline), remaining_s(0.2))
+        thread.call(pipeline.sinks.shutdown, remaining_s(0.2))
     if pipeline.collector is not None:
-        pipeline.collector.finish(max(remaining_s(), 0.2))
+        pipeline.collector.finish(remaining_s(0.2))
     pipeline.outboxes.close(max(remaining_s() / 2, 0.2))  # a receiver may hang, and the spool needs time, too
-    close_spool(pipeline.queue, pipeline.export_confirmation, max(remaining_s(), 0.2))
-    thread.stop(max(remaining_s(), 0.2))
+    close_spool(pipeline.queue, pipeline.export_confirmation, remaining_s(0.2))
+    thread.stop(remaining_s(0.2))
     if pipeline.providers.spans_file is not None:
-        pipeline.providers.spans_file.finish(max(remaining_s(), 0.2))
+        pipeline.providers.spans_file.finish(remaining_s(0.2))
     is_over.set()
     _settle_open_units(pipeline)
     return complete
@@ -205,7 +205,7 @@ class MetricsPage:
         """
         with self._lock:
             if self._pipeline.telemetry is None:
-                raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
+                raise ConfigurationError("there are no metrics to serve: outputs.instruments is false")
             if self._closing.begun:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
             if self.endpoint is not None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from spanscore.config.capture import Extract
-from spanscore.config.sampling import Rule
+from spanscore.config.sampling import Sampling
 from spanscore.config.tree import ScorerSettings
 from spanscore.config.units import InnerUnit
 from spanscore.core.codecs.media import ImageLimit
@@ -27,7 +27,7 @@ from spanscore.pipeline.evaluation import asks_a_judge
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Metric, SampleExtractor
 from spanscore.samples.genai import DIALECTS
-from spanscore.wiring.remote_scoring import without_local_scoring
+from spanscore.wiring.durable import without_local_scoring
 
 
 class CheckedConfiguration(NamedTuple):
@@ -70,9 +70,7 @@ def check_configuration(metrics: Sequence[Metric], settings: ScorerSettings) -> 
         check_metric_name(name)
     shadowing = checked_shadows(settings.judge.shadows, of_units)
     sampling = settings.sampling.model_copy(update={"rates": checked_rates(settings.sampling.rates, names)})
-    check_condition_metrics(
-        sampling.rules, [*of_units.values()], {name: sampling.rates_of(name)[0] for name in of_units}
-    )
+    check_condition_metrics(sampling, of_units)
     settings = settings.model_copy(update={"sampling": sampling})
     of_inner = checked_inner_metrics(settings.units.also, of_units)
     return CheckedConfiguration(settings, of_units, of_sessions, shadowing, of_inner)
@@ -89,41 +87,34 @@ def fields_on_demand(metrics: Iterable[Metric]) -> frozenset[str]:
     return ON_DEMAND.intersection(chain.from_iterable(read))
 
 
-def check_condition_metrics(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
-    """Check the condition metrics: the metrics whose scores sampling rules read.
+def check_condition_metrics(sampling: Sampling, metrics: Mapping[str, Metric]) -> None:
+    """Check the condition metrics: the metrics of units whose scores sampling rules read.
 
     The decisions on the other metrics wait for these scores. So a condition metric must ask no judge, and score every unit.
-
-    Args:
-        rules: the sampling rules.
-        metrics: the metrics of units.
-        rates: metric → its rate without rules.
 
     Raises:
         ConfigurationError: a rule names an unknown metric, or a metric that asks a judge, has no quality or does not score
             every unit.
     """
-    name_to_metric = {metric.name: metric for metric in metrics}
-    for rule in rules:
-        if rule.when.score is not None:
-            objection = _objection(name_to_metric.get(rule.when.score.metric), rates)
-            if objection:
-                raise ConfigurationError(
-                    f"the sampling rule {rule.name} reads the score of {rule.when.score.metric}, {objection}"
-                )
+    for rule in sampling.rules:
+        if rule.when.score is not None and (objection := _objection(rule.when.score.metric, sampling, metrics)):
+            raise ConfigurationError(
+                f"the sampling rule {rule.name} reads the score of {rule.when.score.metric}, {objection}"
+            )
 
 
-def _objection(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
-    if metric is None:
-        return f"which is not a metric here; there are {', '.join(rates)}"
+def _objection(name: str, sampling: Sampling, metrics: Mapping[str, Metric]) -> str | None:
+    if name not in metrics:
+        return f"which is not a metric here; there are {', '.join(metrics)}"
+    metric, rate = metrics[name], sampling.rates_of(name)[0]
     if asks_a_judge(metric):
         return "which asks a judge, and all units would wait for it; name a metric without one"
     if metric.scale.categories and not metric.scale.has_quality:
         return "whose categories have no quality; name the bad ones in bad"
     if not metric.scale.has_quality:
         return "which has an open scale, and so no quality; give it the parameter range, if it has one"
-    if rates[metric.name] < 1:
-        share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
+    if rate < 1:
+        share = f"{rate:g} of the units; set sampling.rates: {{{name}: 1.0}}"
         return f"which is scored on {share}, or the rule is blind to the rest"
     return None
 

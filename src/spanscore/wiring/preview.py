@@ -13,14 +13,7 @@ from spanscore import semconv
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import BASE
-from spanscore.core.printable import (
-    TextTable,
-    format_count,
-    format_number,
-    format_usd,
-    printable,
-    printable_lines,
-)
+from spanscore.core.printable import TextTable, format_count, format_number, format_usd, printable, printable_lines
 from spanscore.core.terminal import as_plain
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
@@ -141,7 +134,6 @@ class Preview:
         return as_plain(self)
 
     def __rich__(self) -> Any:
-        """Return the tables."""
         return Group(*self.render())
 
     def render(self) -> Iterator[Any]:
@@ -288,11 +280,8 @@ def recent_preview(
     chosen = pipeline.settings.sampling.rules if rules is None else tuple(rules)
     if strange := next((rule for rule in chosen if not isinstance(rule, Rule)), None):
         raise ConfigurationError(f"rules has {strange!r}; write [Rule(rate=0.5, when=RuleCondition(slower_than=2.0))]")
-    checked, in_force, recent = (
-        checked_rates(rates or {}, pipeline.of_units),
-        pipeline.settings.sampling,
-        pipeline.recent_units,
-    )
+    checked, in_force = checked_rates(rates or {}, pipeline.of_units), pipeline.settings.sampling
+    recent = pipeline.recent_units
     own = {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in pipeline.of_units}
     tally = tally_of(pipeline.settings, own, chosen, recent.metadata, pipeline.providers.service_name)
     for unit in recent.units():

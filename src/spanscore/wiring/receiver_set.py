@@ -42,7 +42,7 @@ class ReceiverSet:
     """The receivers of a scorer.
 
     Args:
-        pipepipeline: pipeline that scores the units of all receivers.
+        pipeline: pipeline that scores the units of all receivers.
         lifecycle: starts the scorer before the first unit of a receiver, and ends it if another scorer is installed.
         lifetime: an object that the scorer and the callback reference; when it is collected, no further unit is possible.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import NamedTuple
@@ -113,8 +113,15 @@ class SpanThread:
             self._call_safely(work)
             return True
         done = threading.Event()
+
+        def call_and_set() -> None:
+            try:
+                work()
+            finally:
+                done.set()
+
         with self.duty.suspend_rests():
-            self.event_queue.post(lambda: _call_and_set(work, done))
+            self.event_queue.post(call_and_set)
             return done.wait(timeout_s)
 
     def run_later(self, work: Callable[[], None]) -> None:
@@ -208,8 +215,9 @@ class SpanThread:
 
     def _wake_flushes(self) -> None:
         """Wake callers of ``flush`` whose units are exported. All units are checked only if a caller's last unit is."""
-        if parts := self.units.take_parts():
-            self._add_parts(parts)
+        if parts := self.units.take_parts():  # callers that wait for a topmost span wait for the units below it
+            for keys, _, _ in self._flushes:
+                keys.update(*(parts[key] for key in keys & parts.keys()))
         ended = self.units.hold.in_flight
         if all(flush.last in ended for flush in self._flushes):
             return
@@ -221,15 +229,3 @@ class SpanThread:
             else:
                 flush.done.set()
         self._flushes = waiting
-
-    def _add_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
-        """Have callers of ``flush`` that wait for a topmost span wait for the units below it."""
-        for keys, _, _ in self._flushes:
-            keys.update(*(parts[key] for key in keys & parts.keys()))
-
-
-def _call_and_set(work: Callable[[], None], done: threading.Event) -> None:
-    try:
-        work()
-    finally:
-        done.set()

@@ -52,16 +52,15 @@ from spanscore.pipeline.ledger import Notes
 from spanscore.protocols import Metric
 from spanscore.wiring.accounts import account_rows
 from spanscore.wiring.build import DISABLED, Pipeline
+from spanscore.wiring.durable import spool_of, spool_rows
 from spanscore.wiring.instruments import sums_in_force
 from spanscore.wiring.outputs import collect_rows, sink_rows
-from spanscore.wiring.spool import spool_of, spool_rows
 
 if TYPE_CHECKING:
     from spanscore.durable.sink_outbox import SinkOutboxState
-    from spanscore.pipeline.sessions import SessionPipeline
+    from spanscore.wiring.from_config import ReloadState
     from spanscore.wiring.lifecycle import Lifecycle
     from spanscore.wiring.receiver_set import ReceiverSet
-    from spanscore.wiring.reloading import ReloadState
 
 _RELEASED: Mapping[str, str] = {
     "done": "exported with their outcomes",
@@ -301,7 +300,6 @@ class Status:
         return as_plain(self)
 
     def __rich__(self) -> Any:
-        """Return the tables."""
         headers = ("metric", "judge", "rate", "mean quality (95 %)", "eligible", "outcomes")
         metrics = TextTable(headers, [self._metric_row(name) for name in self.eligible], title="spanscore")
         providers = [
@@ -567,8 +565,8 @@ def _topic_parts(topic: TopicState) -> Iterator[str]:
 
 def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, reloads: ReloadState | None) -> Status:
     """Return the state of a scorer, from its parts; ``reloads``: None for a scorer that was not made from a file."""
-    counted, page, otlp = pipeline.count_units(), lifecycle.page, receivers.otlp
-    noted = [*pipeline.units.notes.reasons.items(), *pipeline.sessions.notes.reasons.items()]
+    counted, page, otlp, sessions = pipeline.count_units(), lifecycle.page, receivers.otlp, pipeline.sessions
+    noted = [*pipeline.units.notes.reasons.items(), *sessions.notes.reasons.items()]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
     return Status(
         providers=[tuple(row.replace_by_page(page.url)) for row in pipeline.providers.describe()],
@@ -595,7 +593,14 @@ def status_of(pipeline: Pipeline, receivers: ReceiverSet, lifecycle: Lifecycle, 
         unpriced=_find_unpriced(pipeline),
         overflowed=_count_overflowed(receivers.models) + _count_overflowed(pipeline.telemetry),
         rates=_read_rates(pipeline, counted.eligible),
-        sessions=_read_sessions(pipeline.sessions) if pipeline.of_sessions else None,
+        sessions=SessionStatus(
+            open=sessions.table.open,
+            ended=dict(sessions.ended),
+            without_id=sessions.without_id,
+            pieces=sessions.table.why_shared,
+        )
+        if pipeline.of_sessions
+        else None,
         labels=dict(pipeline.annotation_writer.labelled),
         accounts=pipeline.accounts.states(),
         budgets=pipeline.accounts.budgets(),
@@ -625,15 +630,6 @@ def _find_unpriced(pipeline: Pipeline) -> list[str]:
     inner = (decider.notes for decider in pipeline.units.inner_deciders.values())
     every = (pipeline.units.notes, pipeline.sessions.notes, *inner)
     return list(dict.fromkeys(model for notes in every for model in notes.unpriced))
-
-
-def _read_sessions(sessions: SessionPipeline) -> SessionStatus:
-    return SessionStatus(
-        open=sessions.table.open,
-        ended=dict(sessions.ended),
-        without_id=sessions.without_id,
-        pieces=sessions.table.why_shared,
-    )
 
 
 def _read_files(pipeline: Pipeline) -> dict[str, Any]:
