@@ -150,6 +150,7 @@ class TraceTable:
             self.duplicates += 1
             return
         if not claimed and not self._traces.has_room(trace):
+            self._traces.mark_idle(trace)  # this may be its first span
             return
         self._arrival += 1
         owner = None if is_remote or not parent_id else nodes.get(parent_id, 0)
