@@ -147,9 +147,13 @@ def split(unit: Unit) -> list[Unit]:
     candidates = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
     if not candidates and role_of_operation(top.operation) is RootRole.ROOT:
         return [unit]
+    return _split(unit, top, {span.span_id for span in candidates})
+
+
+def _split(unit: Unit, top: SpanData, candidates: Set[int]) -> list[Unit]:
     spans = {span.span_id: span for span in unit.spans}
     below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
-    separate = _detach(below, spans, {span.span_id for span in candidates}) if candidates else []
+    separate = _detach(below, spans, candidates) if candidates else []
     return [
         _build_unit(unit, spans[root_id], below, None if root_id == top_id else spans[top_id])
         for top_id in (top.span_id, *separate)

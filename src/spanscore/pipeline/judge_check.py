@@ -239,8 +239,7 @@ class JudgeCheckRuns:
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
             names = {build_check_name(name): name for name in self.metrics}
-            # There is no real unit; its key is the hash of the sample.
-            unit = Unit(UnitKey(int(case.key, 16), 1), ())
+            unit = Unit(UnitKey(int(case.key, 16), 1), ())  # no real unit: its key is the hash of the sample
             job = Job(unit, await self.prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self.evaluation.each(job)) as scores:
                 async for score in scores:

@@ -339,22 +339,19 @@ class ScoreBatch:
         self.size = _SCORE_BYTES * self.spans + sum(sizes)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores, and then count them, if they are from a source."""
+        """Emit the scores, and then count them."""
         self.sink.emit(self.unit, self.scores)
-        if self.ledger is not None:
-            self.count()
+        self.count()
 
     def count(self) -> None:
-        """Count the scores in the ledger of their source."""
-        assert self.ledger is not None
-        for score in self.scores:
-            self.ledger.settle(self.unit.key, score.metric, score.outcome)
+        """Count the scores in the ledger of their source, if they are from a source."""
+        if self.ledger is not None:
+            for score in self.scores:
+                self.ledger.settle(self.unit.key, score.metric, score.outcome)
 
 
 def has_span(score: Score) -> bool:
     """Whether the sinks get a score: its evaluation ended, with a value or not, or it has judge calls."""
-    return (
-        score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
-        or score.outcome.failed
-        or bool(score.usage.calls)
-    )
+    outcome = score.outcome
+    has_ended = outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE) or outcome.failed
+    return has_ended or bool(score.usage.calls)

@@ -90,7 +90,8 @@ def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
         last = gathered[-1]  # without its interrupted exchange, which the turn contains
         rest = [last.cut(0, last.own_message)] if last.own_message else []
         return join_turn([*gathered[:-1], *rest], turn)
-    covered = _count_covered([mark for segment in gathered for mark in segment.marks], turn.marks[: turn.own])
+    gathered_marks = [*chain.from_iterable(segment.marks for segment in gathered)]
+    covered = _count_covered(gathered_marks, turn.marks[: turn.own])
     if covered is None:
         return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
     messages = sum(segment.count for segment in gathered)
@@ -117,9 +118,7 @@ def messages_in(gathered: Iterable[Segment]) -> list[Message]:
 
 def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
     marks = [_mark(message) for message in messages]
-    human = [isinstance(message, HumanMessage) for message in messages]
-    # An exchange begins with one human message, or with several in a row.
-    exchanges = [at for at, is_human in enumerate(human) if is_human and not (at and human[at - 1])]
+    exchanges = _exchanges(messages)
     own_message, last = exchanges[-1] if exchanges else 0, messages[-1]
     content = json.dumps([_plain(message) for message in messages], ensure_ascii=False, separators=(",", ":"))
     return Segment(
@@ -142,6 +141,12 @@ def _plain(message: Message) -> dict[str, Any]:
     if isinstance(message, AIMessage) and message.tool_calls:
         plain["tool_calls"] = [{**dict(call), "args": jsonable(call.args)} for call in message.tool_calls]
     return plain
+
+
+def _exchanges(messages: Sequence[Message]) -> list[int]:
+    """Return the indexes at which exchanges begin. An exchange has one human message or several in a row."""
+    human = [isinstance(message, HumanMessage) for message in messages]
+    return [at for at, is_human in enumerate(human) if is_human and not (at and human[at - 1])]
 
 
 def _mark(message: Message) -> int | None:

@@ -273,14 +273,8 @@ class SessionTable:
         return self._make_ended_session(session, end)
 
     def _make_ended_session(self, session: OpenSession, end: SessionEnd) -> EndedSession:
-        return EndedSession(
-            id=session.id,
-            key=session.key,
-            end=end,
-            unit=session.as_unit(end),
-            samples=session.samples(),
-            why_incomplete=self._why_incomplete(session, end),
-        )
+        why_incomplete = self._why_incomplete(session, end)
+        return EndedSession(session.id, session.key, end, session.as_unit(end), session.samples(), why_incomplete)
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
         """Return why a conversation is not whole here; None if it is."""

@@ -6,7 +6,7 @@ from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
@@ -277,7 +277,7 @@ class OpenTrace:
         """Forget the older half of the ids without a unit, if they are too many; return their number."""
         if self.ids_without_unit <= _MAX_IDS_WITHOUT_UNIT:
             return 0
-        waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
+        waiting = {entry for entry in chain.from_iterable(self.waiting.values()) if entry.__class__ is bytes}
         no_unit = (None, ORPHANED, FORGOTTEN)
         ids = [span_id for span_id, node in self.nodes.items() if node in no_unit or span_id in waiting]
         old = set(ids[: len(ids) // 2])

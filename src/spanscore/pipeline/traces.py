@@ -17,8 +17,6 @@ brief        a unit that is not followed; its trace has arrived in one request s
 kept         a closed unit with spans that are kept, because late spans may open it again
 missing      a parent that has not arrived in time; the spans that waited for it became units or orphans
 outer        a missing parent outside all closed units: spans below it are not late, and may be unit roots
-FORGOTTEN    stands for a closed unit with forgotten ids; further spans of it are late
-ORPHANED     stands for the unit of orphans; further spans below orphans are orphans
 
 Traces and units are ordered by their latest span, so that due traces and units are at the front. ``max_age`` needs no timer:
 a unit without further spans becomes quiet, so the age is checked only when a span arrives.

@@ -88,13 +88,8 @@ class UnitTracker:
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
 
     def __post_init__(self) -> None:
-        root = UnitDecider(
-            self.metrics,
-            self.sampler,
-            self.ledger,
-            recent_units=self.recent_units,
-            on_unit=self.sample_observers.notify_closed,
-        )
+        on_unit = self.sample_observers.notify_closed
+        root = UnitDecider(self.metrics, self.sampler, self.ledger, recent_units=self.recent_units, on_unit=on_unit)
         inner = {group: UnitDecider.of_inner(names, self.sampler) for group, names in self.inner.items()}
         self._deciders = ValueInForce(_Deciders(root, self.inner, inner))
         self.notes = root.notes
