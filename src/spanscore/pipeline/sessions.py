@@ -53,9 +53,13 @@ class SessionIds:
 
     def record_start(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
         """Record the start of a turn, and the ``shared`` metrics, which another scorer of this process scores."""
-        keep_latest(self._open, session_id, start_ns, self._most)
         if shared:
             self.record_metrics_elsewhere(session_id, shared)
+        keep_latest(self._open, session_id, start_ns, self._most)
+        try:
+            self._open.move_to_end(session_id)
+        except KeyError:  # another thread removed it
+            return
 
     def record_metrics_elsewhere(self, session_id: str, metrics: Set[str]) -> None:
         """Record the metrics that another scorer of this process scores for the conversation."""
