@@ -8,8 +8,8 @@ import pytest
 
 from spanscore import semconv
 from spanscore.core.span import InnerGroup, Unit
-from spanscore.pipeline.inner import find_inner_units
 from spanscore.pipeline.queues import AccountQuotas
+from spanscore.pipeline.tracker import find_inner_units
 from spanscore.testing import make_span, make_unit
 
 RETRIEVER, TOOL, SEARCH = InnerGroup("retriever"), InnerGroup("tool"), InnerGroup("tool", "search")

@@ -10,8 +10,8 @@ import pytest
 from spanscore.config import Rule, RuleCondition
 from spanscore.core.span import InnerGroup, SamplingContext, Unit, UnitKey
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
-from spanscore.pipeline.inner import inner_facts
 from spanscore.pipeline.sampling import RateSampler, threshold
+from spanscore.pipeline.tracker import inner_facts
 from spanscore.testing import make_span
 
 GROUP = InnerGroup("retriever")

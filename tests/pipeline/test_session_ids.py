@@ -48,3 +48,12 @@ def test_past_the_bound_the_oldest_is_forgotten() -> None:
     known.record_start("c", 3)
 
     assert [known.end(one) for one in "abc"] == [False, True, True]
+
+
+def test_past_the_bound_a_conversation_with_a_new_turn_is_kept() -> None:
+    known = ids(most=2)
+    known.record_start("b", 2)
+    known.record_start("a", 3)
+    known.record_start("c", 4)
+
+    assert [known.end(one) for one in "abc"] == [True, False, True]

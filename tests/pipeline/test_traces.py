@@ -409,6 +409,16 @@ def test_ids_of_a_trace_that_goes_on_leave_room_for_others():
     assert plain_units(table.due(2 * S)) == [(2, [2], None)]
 
 
+def test_a_trace_whose_first_id_finds_no_room_is_not_open():
+    table = Table(traces=1)
+    table.take(span(1))
+    table.note(*(span(n, 1) for n in range(2, 20)))
+
+    table.note(span(30, 29, trace=2))
+
+    assert (table.open, len(table.open_traces())) == (1, 1)
+
+
 def test_one_trace_that_waits_for_a_root_cannot_take_all_the_room():
     table = Table(bytes=4_000_000, max_bytes=100_000)
     for n in range(2, 10_000):

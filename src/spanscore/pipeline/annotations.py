@@ -38,13 +38,13 @@ class FeedbackScales:
     def __init__(self, declared: Mapping[str, Sequence[Any]], metrics: Collection[str] = ()) -> None:
         if not isinstance(declared, Mapping):
             raise ConfigurationError(f"feedback_scales is {declared!r}; {_ALLOWED_SCALES}")
-        for name, words in declared.items():
-            if isinstance(words, str):  # iterating over a text would give its letters
-                raise ConfigurationError(f"feedback_scales.{name} is {words!r}; {_ALLOWED_SCALES}")
         self._metrics = frozenset(metrics)
-        self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
         self._names = set(declared)
-        for name, words in self._words.items():
+        self._words: dict[str, tuple[str, ...]] = {}
+        for name, declared_words in declared.items():
+            if isinstance(declared_words, str):  # iterating over a text would give its letters
+                raise ConfigurationError(f"feedback_scales.{name} is {declared_words!r}; {_ALLOWED_SCALES}")
+            words = self._words[name] = tuple(map(str, declared_words))
             if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
                 raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_ALLOWED_SCALES}")
             if problem := self._wrong_name(name):
@@ -96,8 +96,6 @@ def _word_of(name: str, value: HumanValue, words: Sequence[str]) -> tuple[HumanV
     return word, words.index(word) / (len(words) - 1)
 
 
-_LabelKey: TypeAlias = tuple[UnitKey | str | None, str, str]
-"""Unit (or the application's key of it), name and annotator of a label."""
 _Rating: TypeAlias = tuple[HumanValue, int | None]
 """A value of a label, and its time as given, ns since 1970."""
 
@@ -150,20 +148,23 @@ class LatestAnnotations:
     clock: Callable[[], int] = time_ns
 
     def __post_init__(self) -> None:
-        self._histories: OrderedDict[_LabelKey, _LabelHistory] = OrderedDict()
+        self._histories: OrderedDict[tuple[UnitKey | str | None, str, str], _LabelHistory] = OrderedDict()
 
     def note(self, label: Annotation) -> Annotation | None:
         """Return a label with its revision; None if it changes nothing."""
         key, rating = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
         history = self._histories.get(key)
+        at_ns = self.clock() if label.when_ns is None else label.when_ns
         if history is None:
-            at_ns = self.clock() if label.when_ns is None else label.when_ns
             self._histories[key] = _LabelHistory(label.value, at_ns, at_ns, ratings={rating})
             if len(self._histories) > _MAX_LABELS:
                 self._histories.popitem(last=False)
             return label
         self._histories.move_to_end(key)
-        at_ns = max(self.clock(), history.until_ns) if label.when_ns is None else label.when_ns
-        if (label.when_ns is not None and rating in history.ratings) or not history.record(rating, at_ns):
+        if label.when_ns is None:
+            at_ns = max(at_ns, history.until_ns)
+        elif rating in history.ratings:
+            return None
+        if not history.record(rating, at_ns):
             return None
         return replace(label, revision=history.revision)

@@ -147,10 +147,10 @@ def split(unit: Unit) -> list[Unit]:
     candidates = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
     if not candidates and role_of_operation(top.operation) is RootRole.ROOT:
         return [unit]
-    return _split(unit, top, candidates)
+    return _split(unit, top, {span.span_id for span in candidates})
 
 
-def _split(unit: Unit, top: SpanData, candidates: Sequence[SpanData]) -> list[Unit]:
+def _split(unit: Unit, top: SpanData, candidates: Set[int]) -> list[Unit]:
     spans = {span.span_id: span for span in unit.spans}
     below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
     separate = _detach(below, spans, candidates) if candidates else []
@@ -161,13 +161,12 @@ def _split(unit: Unit, top: SpanData, candidates: Sequence[SpanData]) -> list[Un
     ]
 
 
-def _detach(below: dict[int, list[int]], spans: Mapping[int, SpanData], candidates: Iterable[SpanData]) -> list[int]:
+def _detach(below: Mapping[int, list[int]], spans: Mapping[int, SpanData], candidates: Set[int]) -> list[int]:
     """Remove from a tree the candidates that are separate from their parent, and return their ids in the order of start."""
     separate: list[int] = []
-    ids = {span.span_id for span in candidates}
     for parent_id, children in below.items():
         parent = spans[parent_id]
-        moved = [span_id for span_id in children if span_id in ids and _is_separate(spans[span_id], parent)]
+        moved = [span_id for span_id in children if span_id in candidates and _is_separate(spans[span_id], parent)]
         children[:] = [span_id for span_id in children if span_id not in moved]
         separate += moved
     return sorted(separate, key=lambda span_id: spans[span_id].start_ns)
@@ -186,7 +185,10 @@ def _is_root_run(span: SpanData) -> bool:
 def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
     """Return the unit of a root: ``unit`` itself, if the root needs no change and all other spans are below it."""
     within = set(_walk([root.span_id], below))
-    named = _as_workflow(root) if root.operation is None else root
+    named = root
+    if root.operation is None:  # question and answer are then read from the model calls of the workflow
+        attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
+        named = replace(root, attributes=Attributes(attributes))
     if top is not None and root.conversation_id is None:  # only the topmost span has the session's id
         named = replace(named, conversation_id=top.conversation_id)
     if named is root and len(within) == len(unit.spans):
@@ -196,12 +198,6 @@ def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], 
     return replace(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=top_without_content)
 
 
-def _as_workflow(root: SpanData) -> SpanData:
-    """Return a root without an operation as a workflow; question and answer are then read from the root's model calls."""
-    attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
-    return replace(root, attributes=Attributes(attributes))
-
-
 @dataclass(slots=True)
 class _OpenUnit:
     """A unit that has not been closed.
@@ -209,8 +205,6 @@ class _OpenUnit:
     Attributes:
         since_ns: time of its first span, or of the first loss.
         spans: its ended spans, in the order of arrival.
-        size_bytes: approximate bytes of their content.
-        root_ended: whether its root is among the spans.
         broken: whether spans of it were lost.
     """
 
@@ -284,8 +278,12 @@ class Assembler:
     def due(self, now_ns: int) -> list[Unit]:
         """Close and return the due units, in the order in which they became due."""
         closed = [self._close(key) for key in [*self._due]]
-        while self._units and self._must_close_oldest(now_ns):
-            closed.append(self._close(next(iter(self._units))))
+        while self._units:
+            key, oldest = next(iter(self._units.items()))
+            is_old = now_ns - oldest.since_ns >= self.max_age_ns
+            if not is_old and len(self._units) <= self.max_units and self._bytes <= self.max_bytes:
+                break
+            closed.append(self._close(key))
         return closed
 
     def waiting(self) -> list[UnitKey]:
@@ -304,11 +302,6 @@ class Assembler:
         if unit is None and key not in self._closed:
             unit = self._units[key] = _OpenUnit(since_ns=now_ns)
         return unit
-
-    def _must_close_oldest(self, now_ns: int) -> bool:
-        oldest = next(iter(self._units.values()))
-        is_old = now_ns - oldest.since_ns >= self.max_age_ns
-        return is_old or len(self._units) > self.max_units or self._bytes > self.max_bytes
 
     def _close(self, key: UnitKey) -> Unit:
         unit = self._units.pop(key)

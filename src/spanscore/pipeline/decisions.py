@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from spanscore import semconv
-from spanscore.core.job import BASE, Decision
+from spanscore.core.job import Decision
 from spanscore.core.log import is_a, plain_text
 from spanscore.core.score import Outcome, Score, change_score
 from spanscore.core.span import SamplingContext, Unit, UnitKey
@@ -212,10 +212,8 @@ class UnitDecider:
 
     Attributes:
         metrics: names of the metrics that score these units.
-        recent_units: the last units with a decision.
         on_unit: called once with the facts of each unit that has closed or that sampling excluded. Called on any thread.
         kept: maximum number of remembered closed units, and of units that sampling excluded when they began.
-        notes: remarks on scores for ``status()``.
         condition_metrics: metrics with scores that rules read; empty if no rule reads a score.
     """
 
@@ -253,9 +251,7 @@ class UnitDecider:
     def decide_first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
         """Decide on a closed unit for the condition metrics; for all metrics if no rule reads a score.
 
-        Args:
-            facts: facts of the unit.
-            eligible: names of the metrics to decide on instead; None = as described.
+        If ``eligible`` is given, it has the names of the metrics to decide on instead.
         """
         self.on_unit(facts)
         self.recent_units.add_recorded(facts)
@@ -376,17 +372,16 @@ class UnitDecider:
         number = _trace_id(trace_id)
         with self._lock:
             units = [self._describe(key, closed) for key, closed in self._closed.items() if key.trace_id == number]
-        excluded = (entry for entry in self._excluded.copy() if entry[0].key.trace_id == number)
-        return units + [
-            self._describe(facts.key, _Closed(decider, outcomes=decider._unsampled, facts=facts))
-            for facts, decider in excluded
-        ]
+        for facts, decider in self._excluded.copy():
+            if facts.key.trace_id == number:
+                closed = _Closed(decider, outcomes=decider._unsampled, facts=facts)
+                units.append(self._describe(facts.key, closed))
+        return units
 
     def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
         decider, facts = closed.decider, closed.facts
-        if facts is None:
-            decisions = closed.decisions  # lacks metrics if events were lost, or if the unit ended before the decision
-        else:
+        decisions = closed.decisions  # lacks metrics if events were lost, or if the unit ended before the decision
+        if facts is not None:
             decisions = {name: decider.sampler.decide(facts, name) for name in decider.metrics}
         return {
             "trace_id": f"{key.trace_id:032x}",
@@ -400,12 +395,6 @@ class UnitDecider:
                 for name in decider.metrics
             },
         }
-
-
-def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
-    """Return the attribute with the rules that matched a unit that no metric sampled; empty if no rule matched."""
-    names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
-    return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
 
 
 _FIELDS: Mapping[str, Callable[[Decision], Any]] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 
 from spanscore.core import loop
 from spanscore.core.event_queue import Turns, yield_gil
@@ -24,17 +24,14 @@ from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.population import ScoreSource
 from spanscore.protocols import DurableQueue, Queue
 
-_Revision: TypeAlias = tuple[UnitKey, int]
-"""Key and revision of a unit."""
-
 
 class UnitsInTransit:
     """Tracks units from the sampling decision until a durable queue has them, or until they have ended. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._revisions: set[_Revision] = set()
-        self._waiters: list[tuple[set[_Revision], Callable[[], None]]] = []
+        self._revisions: set[tuple[UnitKey, int]] = set()  # key and revision of each unit
+        self._waiters: list[tuple[set[tuple[UnitKey, int]], Callable[[], None]]] = []
 
     def add(self, units: Iterable[Unit]) -> None:
         """Add sampled units."""
@@ -87,8 +84,6 @@ class ScoringEngine:
     before they are posted: after a crash they are emitted again, and no judge is asked again.
 
     Attributes:
-        queue: queue of jobs.
-        builder: makes jobs.
         evaluation: returns the evaluation that scores a unit. Called on the loop.
         post: posts scores of a job to the span thread. Called on any thread.
         on_samples: passes the samples of a unit to the span thread, if an observer is interested. Called on any thread.
@@ -98,7 +93,6 @@ class ScoringEngine:
         sources: score sources that get each job that begins; the sources stop with the workers.
         workers: maximum number of jobs with metrics that compute; as many further jobs are made ahead.
         turns: bounds the time for which the loop runs without a rest for the application; None = without bound.
-        in_transit: units that a `DurableQueue` does not have on the disk yet.
     """
 
     queue: Queue
@@ -362,16 +356,15 @@ class ScoringEngine:
         if self._durable is None:
             self._post(active, result)
             return
-        self._durable.save_scores(
-            active.running.job, active.posted, lambda saved: self._on_saved(active, result, saved=saved)
-        )
 
-    def _on_saved(self, active: ActiveJob, result: JobResult, *, saved: bool) -> None:
-        if saved and not active.dropped:
-            self._post(active, result)
-        elif not active.dropped:
-            active.running.give_up()
-            self._drop(active, _TAKEN_ELSEWHERE)
+        def on_saved(saved: bool) -> None:
+            if saved and not active.dropped:
+                self._post(active, result)
+            elif not active.dropped:
+                active.running.give_up()
+                self._drop(active, _TAKEN_ELSEWHERE)
+
+        self._durable.save_scores(active.running.job, active.posted, on_saved)
 
     def _post(self, active: ActiveJob, result: JobResult) -> None:
         if result.over:
@@ -409,7 +402,6 @@ class ActiveJob:
         posting: whether scores are about to be posted.
         posted: the scores so far, if a durable queue or ``on_end`` needs all of them.
         dropped: whether another process scores the job.
-        running: the job with its metrics.
     """
 
     worker: asyncio.Future[None] | None = None

@@ -39,12 +39,8 @@ def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
 class Beginning(NamedTuple):
     """The beginning of a metric's questions about a sample, which the provider caches.
 
-    Questions about one sample have the same beginning if ``account`` and ``first_field`` are equal.
-
-    Attributes:
-        account: account of the metric's judge.
-        first_field: field of the sample with which the questions begin.
-        questions: number of the metric's questions with this beginning.
+    Questions about one sample have the same beginning if the ``account`` of their judges and ``first_field``, the field of the
+    sample with which they begin, are equal. ``questions`` is the number of the metric's questions with this beginning.
     """
 
     account: Hashable
@@ -52,7 +48,7 @@ class Beginning(NamedTuple):
     questions: int
 
 
-def beginnings_of(metric: Metric) -> dict[str, Beginning]:
+def _beginnings_of(metric: Metric) -> dict[str, Beginning]:
     """Return kind of sample → beginning of the metric's questions; empty without a judge."""
     judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
     if judge is None or beginning is None:
@@ -84,7 +80,6 @@ class Evaluation:
     """Runs all metrics of a job concurrently, each with a deadline. Call on the loop thread.
 
     Attributes:
-        metrics: name → metric.
         timeout_s: seconds that one metric may work on one sample; a metric's own ``timeout_s`` overrides it. Time in
             which the score waits for its place, or all its open questions wait to be sent, does not count.
         budget_ledger: budgets that pay the metrics' questions; None = no budget.
@@ -106,7 +101,7 @@ class Evaluation:
     def __post_init__(self) -> None:
         self._score_context = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
         self._pool: DaemonPool | None = None
-        self._beginnings = {name: beginnings_of(metric) for name, metric in self.metrics.items()}
+        self._beginnings = {name: _beginnings_of(metric) for name, metric in self.metrics.items()}
         computing = asyncio.Semaphore(_THREADS)  # waiting for a thread does not count against the metric
         self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}
         self._places |= {
@@ -193,7 +188,8 @@ class Evaluation:
             score_context.first_field, score_context.questions_alike = questions_alike[name]
         slot = MetricSlot(self._places[name]) if name in self._places else None
         context = suppressed_context()  # a metric's questions are not runs of the application
-        calls = context.run(_record_calls_of, score_context)
+        context.run(ask_for, score_context)
+        calls = context.run(record_calls)
         task = asyncio.get_running_loop().create_task(self._guarded(metric, sample, slot), context=context)
         running_job.follow(name, RunningMetric(metric, timeout_s, calls, score_context, slot, task))
 
@@ -222,12 +218,7 @@ class Evaluation:
 class RunningMetric:
     """A metric that is scoring a sample.
 
-    Attributes:
-        timeout_s: seconds of work that it may take.
-        calls: its judge calls so far.
-        score_context: context of its judge's questions.
-        slot: its place among the concurrent scores of the metric; None = no limit.
-        task: task that returns the score.
+    ``timeout_s`` bounds its work, ``calls`` are its judge calls so far. Without a ``slot`` its concurrent scores are unlimited.
     """
 
     metric: Metric
@@ -238,10 +229,15 @@ class RunningMetric:
     task: asyncio.Task[Score]
 
     def score(self, samples: Samples) -> Score:
-        """Return the score of the task, which has ended."""
+        """Return the score of the task, which has ended; for ``missing_field`` with the searched places in its reason."""
         if self.task.cancelled():  # the metric itself or its judge's client cancelled the task
             return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
-        return _name_searched_places(self.task.result(), self.metric, samples)
+        score = self.task.result()
+        if score.outcome is not Outcome.MISSING_FIELD:
+            return score
+        missing = absent_fields(self.metric, samples)
+        places = [f"{name} was looked for in {where}" for name, where in samples.searched if name in missing]
+        return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
 
     def late(self) -> Score:
         """Return the score for a metric that exceeded its time."""
@@ -260,7 +256,6 @@ class RunningJob:
         given up: the job was cancelled. ``add_unused`` adds the score ``shutdown`` if it called the judge.
 
     Attributes:
-        job: the job.
         undecided: whether further metrics may begin, after the scores of condition metrics.
         scores: scores that have arrived and that ``take`` has not returned.
     """
@@ -363,12 +358,6 @@ class RunningJob:
         self._on_change()
 
 
-def _record_calls_of(score_context: ScoreContext) -> list[JudgeCall]:
-    """Assign all questions in the present context, which one task has, to a score; return the list for its calls."""
-    ask_for(score_context)
-    return record_calls()
-
-
 def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
     """Return the required fields that a metric's sample lacks; without a sample, the kinds of samples that it accepts."""
     sample = _sample_for(metric, samples)
@@ -388,15 +377,6 @@ def _kind_for(metric: Metric, samples: Samples) -> str | None:
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
     kind = _kind_for(metric, samples)
     return None if kind is None else getattr(samples, kind)
-
-
-def _name_searched_places(score: Score, metric: Metric, samples: Samples) -> Score:
-    """Return a score; for ``missing_field`` with the searched places in its reason."""
-    if score.outcome is not Outcome.MISSING_FIELD:
-        return score
-    missing = absent_fields(metric, samples)
-    places = [f"{name} was looked for in {where}" for name, where in samples.searched if name in missing]
-    return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
 
 
 def _unscored(
@@ -461,12 +441,9 @@ class MetricSlot:
 
 @dataclass(slots=True)
 class Deadline:
-    """Calls ``late`` when the work on a score exceeds its time. Call on the loop thread.
+    """Calls ``late`` when the work on a score exceeds the remaining ``left_s`` seconds. Call on the loop thread.
 
-    Attributes:
-        score_context: context of the score. While its ``is_waiting`` is true, no time passes.
-        left_s: remaining seconds of work.
-        late: function to call.
+    While ``score_context.is_waiting`` is true, no time passes.
     """
 
     score_context: ScoreContext

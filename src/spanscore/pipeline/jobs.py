@@ -79,17 +79,15 @@ class Hooks:
         """
         if samples.outcome is not None or (self.redactor is None and self.keep is None):
             return samples
-        if redacted:
-            return self._apply_filter(samples)
         try:
-            clean = replace(
-                samples, single_turn=self._redact(samples.single_turn), multi_turn=self._redact(samples.multi_turn)
-            )
+            if not redacted:
+                single_turn, multi_turn = self._redact(samples.single_turn), self._redact(samples.multi_turn)
+                samples = replace(samples, single_turn=single_turn, multi_turn=multi_turn)
         except HookTimeout:
             raise
         except BaseException as error:  # noqa: BLE001  (SystemExit too; the text may quote, so only the class is shown)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
-        return self._apply_filter(clean)
+        return self._apply_filter(samples)
 
     def redact_conversation_id(self, unit: Unit) -> Unit:
         """Return a unit with a redacted conversation id. If the redactor fails, the id is removed.
@@ -137,8 +135,6 @@ class JobBuilder:
 
     Attributes:
         dialects: extractors in order; the first that accepts the unit's root makes the samples.
-        hooks: redactor and filter, applied to the samples.
-        box: runs functions of the user with a deadline.
         kinds: kinds of units to score; others are ``filtered``. Inner units are not affected.
         on_demand: fields of ``ON_DEMAND`` to fill: the fields that some metric reads, or all if cases are collected.
         images: which images of a unit its samples keep.
@@ -195,12 +191,5 @@ class JobBuilder:
 
 
 def _job(sampled: SampledUnit, unit: Unit, samples: Samples) -> Job:
-    return Job(
-        unit,
-        samples,
-        sampled.decisions,
-        sampled.size_bytes,
-        sampled.taken_s,
-        sampled.held_until_s,
-        sampled.undecided,
-    )
+    size_bytes, taken_s, held_until_s = sampled.size_bytes, sampled.taken_s, sampled.held_until_s
+    return Job(unit, samples, sampled.decisions, size_bytes, taken_s, held_until_s, sampled.undecided)

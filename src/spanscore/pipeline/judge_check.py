@@ -54,24 +54,23 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
         ConfigurationError: the file cannot be read, has no sample, or has a label that is neither pass nor fail on the scale of
             a watched metric.
     """
-    read = [
-        (sample.line, sample.sample, sample.human)
-        for sample in read_annotations(judge_check.path, name=judge_check.name)
-    ]
+    rows = [*read_annotations(judge_check.path, name=judge_check.name)]
     cases = {
-        key: JudgeCheckCase(key, sample, human) for _, sample, human in read if sample and (key := content_hash(sample))
+        key: JudgeCheckCase(key, row.sample, row.human)
+        for row in rows
+        if row.sample and (key := content_hash(row.sample))
     }
     if not cases:
         raise ConfigurationError(
             f"judge_check.golden_set: {judge_check.path} has labels without samples; a judge needs their fields"
         )
-    for line, _, human in read:
+    for row in rows:
         for metric in watched.values():
             try:
-                passes(human, metric.scale)
+                passes(row.human, metric.scale)
             except ConfigurationError as error:
                 raise ConfigurationError(
-                    f"judge_check.golden_set: {judge_check.path}, line {line}, {metric.name}: {error}"
+                    f"judge_check.golden_set: {judge_check.path}, line {row.line}, {metric.name}: {error}"
                 ) from None
     return tuple(cases.values())
 
@@ -116,7 +115,10 @@ class JudgeCheckStatus:
         if self.stands_by:
             return f"{self.metric} judge check: another process of this machine does its runs"
         why = f" (latest {self.reason})" if self.reason else ""
-        return f"{self.metric} judge check: {self._describe()}{why}{''.join(self._times())}"
+        ran = "" if self.ran_s is None else f"; ran {format_age(self.ran_s)} ago"
+        runs = "; runs now" if self.runs else ""
+        next_run = "" if self.next_s is None else f"; next in {format_age(self.next_s)}"
+        return f"{self.metric} judge check: {self._describe()}{why}{ran}{runs}{next_run}"
 
     def _describe(self) -> str:
         run = self.last
@@ -127,14 +129,6 @@ class JudgeCheckStatus:
         changed = f"qualities compared with the first run: {run.raised} higher, {run.lowered} lower"
         right = f"agrees with {run.right} of {run.answered} labels, at first with {run.was_right}"
         return f"{right}; {changed}, p = {run.p:.2g}"
-
-    def _times(self) -> Iterator[str]:
-        if self.ran_s is not None:
-            yield f"; ran {format_age(self.ran_s)} ago"
-        if self.runs:
-            yield "; runs now"
-        if self.next_s is not None:
-            yield f"; next in {format_age(self.next_s)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -152,7 +146,6 @@ class JudgeCheckRuns:
 
     Attributes:
         metrics: name → watched metric.
-        cases: the labelled samples.
         every_s: seconds from the start of one run to the start of the next.
         first: the judges' first answers, from a file.
         lock: lock that one process has at a time; that process does the runs.
@@ -246,8 +239,7 @@ class JudgeCheckRuns:
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
             names = {build_check_name(name): name for name in self.metrics}
-            # There is no real unit; its key is the hash of the sample.
-            unit = Unit(UnitKey(int(case.key, 16), 1), ())
+            unit = Unit(UnitKey(int(case.key, 16), 1), ())  # no real unit: its key is the hash of the sample
             job = Job(unit, await self.prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self.evaluation.each(job)) as scores:
                 async for score in scores:

@@ -87,9 +87,8 @@ class Ledger:
         """Count units that were never open: eligible, with this outcome, for every metric."""
         with self._lock:
             self.refused += units if outcome is Outcome.EVENT_QUEUE_FULL else 0
-            is_missing = (
-                outcome in _MISSING
-            )  # one call less than ``outcome.missing``, for each run that a head sampler drops
+            # One call less than ``outcome.missing``, for each run that a head sampler drops.
+            is_missing = outcome in _MISSING
             for metric in self._metrics:
                 self._eligible[metric] += units
                 self._outcomes[metric, outcome] += units
@@ -272,7 +271,6 @@ class Notes:
             self._note(dict.fromkeys(outcomes.items(), (reason, key)))
 
     def _note(self, reasons: Mapping[tuple[str, Outcome], tuple[str, UnitKey]]) -> None:
-        """Record reasons as the latest ones."""
         for outcome in reasons:
             self.reasons.pop(outcome, None)
         self.reasons |= reasons
@@ -322,8 +320,6 @@ class ScoreBatch:
 
     Attributes:
         sink: a sink that never raises.
-        unit: unit of the scores.
-        scores: the scores.
         ledger: ledger of a source, which counts each score after its export; None = the scores are counted already.
         spans: approximate number of spans: one per score, and one per call of a traced judge.
         size: approximate size in bytes: 2,000 per span, and one per character of the transcripts.
@@ -343,22 +339,19 @@ class ScoreBatch:
         self.size = _SCORE_BYTES * self.spans + sum(sizes)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores, and then count them, if they are from a source."""
+        """Emit the scores, and then count them."""
         self.sink.emit(self.unit, self.scores)
-        if self.ledger is not None:
-            self.count()
+        self.count()
 
     def count(self) -> None:
-        """Count the scores in the ledger of their source."""
-        assert self.ledger is not None
-        for score in self.scores:
-            self.ledger.settle(self.unit.key, score.metric, score.outcome)
+        """Count the scores in the ledger of their source, if they are from a source."""
+        if self.ledger is not None:
+            for score in self.scores:
+                self.ledger.settle(self.unit.key, score.metric, score.outcome)
 
 
 def has_span(score: Score) -> bool:
     """Whether the sinks get a score: its evaluation ended, with a value or not, or it has judge calls."""
-    return (
-        score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
-        or score.outcome.failed
-        or bool(score.usage.calls)
-    )
+    outcome = score.outcome
+    has_ended = outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE) or outcome.failed
+    return has_ended or bool(score.usage.calls)

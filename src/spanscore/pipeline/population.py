@@ -21,7 +21,6 @@ from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import Queue, Sink
 
 _SPAN_ID_BITS = 64
-_SPAN_ID_MASK = (1 << _SPAN_ID_BITS) - 1
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -70,7 +69,6 @@ class ScoreSource(Population):
 
     Attributes:
         name: ``Score.source`` of these scores.
-        evaluation: returns the evaluation that scores a unit.
         places: limits the number of units without all scores; further units end as ``queue_full``.
         run_on_span_thread: runs a call on the span thread. Called on any thread.
         on_scores: called with the source's name, a unit and its scores before their export. Called on the span thread.
@@ -156,8 +154,6 @@ class Revisions(Population):
     Attributes:
         metrics: names of the metrics that score units.
         sampler: samples revisions by the same rules as first scores.
-        queue: queue in which a sampled revision gets a place.
-        with_room: returns the metrics that have room for one more unit in their quota.
         dispatch: passes sampled units to the loop.
     """
 
@@ -232,7 +228,7 @@ class Revisions(Population):
 
 def unit_of(key: UnitKey) -> UnitKey:
     """Return the unit's key of a key in any ledger: a key of the ledger of revisions without its revision."""
-    return UnitKey(key.trace_id, key.span_id & _SPAN_ID_MASK)
+    return UnitKey(key.trace_id, key.span_id % (1 << _SPAN_ID_BITS))
 
 
 def _entry(unit: Unit, revision: int | None = None) -> UnitKey:

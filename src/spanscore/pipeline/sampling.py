@@ -418,9 +418,8 @@ class RateSampler:
         """Whether any metric could sample the unit or its session without budgets, whatever its unknown facts will be."""
         if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
             return True
-        if self._session_threshold is not None and (
-            facts.conversation_id is None or self.wants_session(facts.conversation_id)
-        ):
+        session_id = facts.conversation_id
+        if self._session_threshold is not None and (session_id is None or self.wants_session(session_id)):
             return True
         t = self._highest_threshold(facts) if self._rules else self._max_rate_threshold
         if not facts.trace_state:  # the usual case, on the application's thread
@@ -449,19 +448,15 @@ class RateSampler:
         if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
             return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
         if facts.inner is not None:
-            return self._decide_inner(facts, self._inner[facts.inner], metric)
+            root, rate = self._draw(facts), self._inner[facts.inner]
+            recorded = thinned(self._recording_threshold(facts), root.upstream)
+            r = self._hash_of(b"inner/" + facts.key.trace_id.to_bytes(16) + facts.key.span_id.to_bytes(8))
+            return self._decide_paced(_Draw(r, recorded, False, root.upstream_by), metric, rate, BASE, ((BASE, rate),))
         rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if matches(rule, facts)]
-        rule, rate = max(
-            rates, key=itemgetter(1)
-        )  # if rates are equal, the first: the metric's own, then the rules in order
+        # If rates are equal, the first: the metric's own, then the rules in order.
+        rule, rate = max(rates, key=itemgetter(1))
         return self._decide_paced(self._draw(facts), metric, rate, rule, tuple(rates))
-
-    def _decide_inner(self, facts: SamplingContext, rate: float, metric: str) -> Decision:
-        root = self._draw(facts)
-        recorded = thinned(self._recording_threshold(facts), root.upstream)
-        r = self._hash_of(b"inner/" + facts.key.trace_id.to_bytes(16, "big") + facts.key.span_id.to_bytes(8, "big"))
-        return self._decide_paced(_Draw(r, recorded, False, root.upstream_by), metric, rate, BASE, ((BASE, rate),))
 
     def _recording_threshold(self, facts: SamplingContext) -> int:
         """Return the T with which a root is recorded. The facts that are unknown when it begins count as matching."""
@@ -528,9 +523,7 @@ class RateSampler:
     def _hash_facts(self, facts: SamplingContext) -> int:
         trace_id, span_id = facts.sampled_by or facts.key
         is_root = facts.is_trace_root
-        return self._hash_of(
-            trace_id.to_bytes(16, "big") if is_root else (trace_id << 64 | span_id).to_bytes(24, "big")
-        )
+        return self._hash_of(trace_id.to_bytes(16) if is_root else (trace_id << 64 | span_id).to_bytes(24))
 
     def _hash_of(self, ids: bytes) -> int:
         digest = self._hash.copy()
@@ -541,17 +534,8 @@ class RateSampler:
 def _decision(draw: _Draw, take: bool, rate: float, rule: str, rates: tuple[tuple[str, float], ...]) -> Decision:
     own = threshold(rate)
     t = thinned(own, draw.upstream)
-    return Decision(
-        take,
-        probability(t),
-        t,
-        rule,
-        draw.r,
-        draw.threshold_to_meet(own),
-        probability(draw.upstream),
-        rates,
-        draw.upstream_by,
-    )
+    upstream, met = probability(draw.upstream), draw.threshold_to_meet(own)
+    return Decision(take, probability(t), t, rule, draw.r, met, upstream, rates, draw.upstream_by)
 
 
 _MAX_NAMED: Final = 10
@@ -647,9 +631,7 @@ class PreviewTally:
         self.units += 1
         self._count_matches(rule_matches)
         self._count_taken(decisions)
-        taken_by = {
-            name: (decision.rule, decision.probability) for name, decision in decisions.items() if decision.take
-        }
+        taken_by = {name: (each.rule, each.probability) for name, each in decisions.items() if each.take}
         if taken_by:
             self.taken += 1
             unit = TakenUnit(facts.key, facts.name or "", began_ns, taken_by)

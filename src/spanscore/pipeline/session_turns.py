@@ -90,13 +90,16 @@ def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
         last = gathered[-1]  # without its interrupted exchange, which the turn contains
         rest = [last.cut(0, last.own_message)] if last.own_message else []
         return join_turn([*gathered[:-1], *rest], turn)
-    covered = _count_covered([mark for segment in gathered for mark in segment.marks], turn.marks[: turn.own])
+    gathered_marks = [*chain.from_iterable(segment.marks for segment in gathered)]
+    covered = _count_covered(gathered_marks, turn.marks[: turn.own])
     if covered is None:
         return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
     messages = sum(segment.count for segment in gathered)
-    # The gathered messages may have tool calls that the history lacks.
-    if messages > covered and messages > (after := _index_after(turn, covered)):
-        return [*gathered, replace(turn.cut(after), has_history=True)]
+    if messages > covered:  # the gathered messages may have tool calls that the history lacks
+        starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
+        after = [*starts, turn.count][covered]  # tool calls belong to the text before them
+        if messages > after:
+            return [*gathered, replace(turn.cut(after), has_history=True)]
     return [replace(turn, has_history=turn.exchanges > 1)]
 
 
@@ -117,11 +120,10 @@ def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
     marks = [_mark(message) for message in messages]
     exchanges = _exchanges(messages)
     own_message, last = exchanges[-1] if exchanges else 0, messages[-1]
+    content = json.dumps([_plain(message) for message in messages], ensure_ascii=False, separators=(",", ":"))
     return Segment(
         end_ns=end_ns,
-        content=json.dumps([_plain(message) for message in messages], ensure_ascii=False, separators=(",", ":")).encode(
-            errors="replace"
-        ),
+        content=content.encode(errors="replace"),
         count=len(messages),
         marks=array("q", (mark for mark in marks if mark is not None)),
         own=sum(mark is not None for mark in marks[:own_message]),
@@ -170,12 +172,6 @@ def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
         except ValueError:
             return None
     return covered
-
-
-def _index_after(turn: Segment, texts: int) -> int:
-    """Return the index of the message after the first ``texts`` texts; tool calls belong to the text before them."""
-    starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
-    return [*starts, turn.count][texts]
 
 
 def _resumes(before: Segment, turn: Segment) -> bool:
@@ -276,7 +272,6 @@ class Turn(NamedTuple):
 
     Attributes:
         id: the application's own id of the conversation.
-        unit: key of the unit.
         root: root span without content; None if it never arrived.
         end_ns: end of the turn, nanoseconds since the epoch; turns are ordered by it.
         samples: redacted samples, or an outcome. A ``filtered`` turn is left out and does not count as missing; an interrupted
@@ -393,18 +388,15 @@ class OpenSession:
         if self._interrupted_ns > max((segment.end_ns for segment in self._segments), default=-1):
             return "the last turn of the conversation was interrupted, and has not been resumed"
         past = self.past
-        has_earlier_messages = past is None or (
+        if past is None or (
             self._last_history_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
-        )
-        if not has_earlier_messages:
-            return "the conversation went on after its end, and its turns do not contain the earlier messages"
-        return None
+        ):
+            return None
+        return "the conversation went on after its end, and its turns do not contain the earlier messages"
 
     def as_unit(self, end: SessionEnd) -> Unit:
         """Return the unit that gets the score of the conversation: its last turn."""
-        links = tuple(
-            UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big")) for link in self._links
-        )
+        links = tuple(UnitKey(int.from_bytes(link[8:24]), int.from_bytes(link[24:])) for link in self._links)
         spans = () if self._root is None else (self._root,)
         session = Session(self.key, self.turns, end, links)
         return Unit(links[-1], spans, revision=self.revision, session=session)
@@ -424,7 +416,7 @@ class OpenSession:
     def ended(self) -> PastSession:
         """Return the end of the conversation, which `PastSessions` remembers."""
         past = self.past or PastSession(0, 0, 0, self._head or 0)
-        end_ns = int.from_bytes(self._links[-1][:8], "big")
+        end_ns = int.from_bytes(self._links[-1][:8])
         return PastSession(self.revision, max(past.end_ns, end_ns), max(past.exchanges, self.exchanges), past.head)
 
     @property
@@ -450,7 +442,10 @@ class OpenSession:
         later = [segment for segment in self._segments if segment.end_ns > new.end_ns]
         before = self._segments[: len(self._segments) - len(later)]
         segments = join_turn(before, new)
-        self.arrived_with_history = segments[-1].has_history or (None if _begins_alike(before, new) else False)
+        first = next((mark for segment in before for mark in segment.marks), None)
+        # unknown for a turn without a history, or with a history that begins like the conversation
+        begins_alike = not new.own or first is None or new.marks[0] == first
+        self.arrived_with_history = segments[-1].has_history or (None if begins_alike else False)
         for segment in later:
             segments = join_turn(segments, segment)
         self._segments = segments
@@ -475,9 +470,3 @@ class OpenSession:
         counted = _ATTRIBUTE_BYTES * len(attributes) + _LINK_BYTES * len(self._links)
         images = sum(len(image.url or image.base64 or "") for image in self._images.values())
         return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted + images
-
-
-def _begins_alike(before: list[Segment], new: Segment) -> bool:
-    """Whether a turn has no history, or a history that begins like the conversation."""
-    first = next((mark for segment in before for mark in segment.marks), None)
-    return not new.own or first is None or new.marks[0] == first

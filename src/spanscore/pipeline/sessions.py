@@ -23,7 +23,7 @@ from spanscore.core.job import Decision, Job, JobResult, SampledUnit
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
-from spanscore.core.span import SamplingContext, SessionEnd, SpanData, Unit, UnitKey
+from spanscore.core.span import SamplingContext, SessionEnd, Unit, UnitKey
 from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.ledger import Notes, log_failures
 from spanscore.pipeline.population import Population
@@ -48,15 +48,18 @@ class SessionIds:
         self._most = most
         self._open: OrderedDict[str, int] = OrderedDict()  # id → start of the latest turn, in ns
         self._ending: dict[str, None] = {}
-        self.rejected: OrderedDict[str, Outcome] = OrderedDict()  # id → why a turn was rejected
-        # id → metrics that another scorer of this process scores
+        self.rejected: OrderedDict[str, Outcome] = OrderedDict()
         self.metrics_elsewhere: OrderedDict[str, Set[str]] = OrderedDict()
 
     def record_start(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
         """Record the start of a turn, and the ``shared`` metrics, which another scorer of this process scores."""
-        keep_latest(self._open, session_id, start_ns, self._most)
         if shared:
             self.record_metrics_elsewhere(session_id, shared)
+        keep_latest(self._open, session_id, start_ns, self._most)
+        try:
+            self._open.move_to_end(session_id)
+        except KeyError:  # another thread removed it
+            return
 
     def record_metrics_elsewhere(self, session_id: str, metrics: Set[str]) -> None:
         """Record the metrics that another scorer of this process scores for the conversation."""
@@ -134,7 +137,6 @@ class EndedSession(NamedTuple):
     Attributes:
         id: the application's own id.
         key: key in the ledger of sessions.
-        end: kind of end.
         unit: the last turn, which gets the scores of the conversation.
         samples: the whole conversation, or an outcome if it has no messages.
         why_incomplete: why the conversation is ``incomplete``; None if every turn is present.
@@ -189,15 +191,20 @@ class SessionTable:
 
     def take(self, turn: Turn, now_ns: int) -> list[EndedSession]:
         """Gather a turn. Return the sessions that it ended, and sessions to be scored provisionally (``end`` is ``open``)."""
-        session = self._open_session(turn.id)
+        session = self._open.get(turn.id)
+        if session is None:
+            key = session_key(turn.id)
+            session = self._open[turn.id] = OpenSession(turn.id, key, self._past.get(key), stream=turn.stream)
+        self._open.move_to_end(turn.id)
         before = session.size_bytes
-        if not session.units:
-            session.stream = turn.stream
         was_elsewhere = turn.end_ns < self._read_elsewhere_ns.get(session.stream, 0)
         session.why_partial = session.why_partial or self.why_shared or (_WHY_TAKEN_OVER if was_elsewhere else "")
         session.add(turn, now_ns)
         self.bytes += session.size_bytes - before
-        return [*self._after_turn(session), *self._evict()]
+        ended = self._after_turn(session)
+        while len(self._open) > self.bounds.max_open or (self._open and self.bytes > self.bounds.max_bytes):
+            ended.append(self._close(self._oldest(), "evicted"))
+        return ended
 
     def mark_shared(self, why: str, now_ns: int) -> None:
         """Record why turns of any conversation may be in other processes from now on; empty = all are here again."""
@@ -240,14 +247,6 @@ class SessionTable:
         """End every session, at shutdown."""
         return [self._close(session, "shutdown") for session in [*self._open.values()]]
 
-    def _open_session(self, id: str) -> OpenSession:
-        session = self._open.get(id)
-        if session is None:
-            key = session_key(id)
-            session = self._open[id] = OpenSession(id, key, self._past.get(key))
-        self._open.move_to_end(id)
-        return session
-
     def _oldest(self) -> OpenSession:
         return next(iter(self._open.values()))
 
@@ -267,12 +266,6 @@ class SessionTable:
         """Return the number of turns since the last end, which ``max_turns`` bounds."""
         return session.turns if session.past is None else session.units
 
-    def _evict(self) -> list[EndedSession]:
-        ended = []
-        while len(self._open) > self.bounds.max_open or (self._open and self.bytes > self.bounds.max_bytes):
-            ended.append(self._close(self._oldest(), "evicted"))
-        return ended
-
     def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         del self._open[session.id]
         self.bytes -= session.size_bytes
@@ -284,14 +277,8 @@ class SessionTable:
         return self._make_ended_session(session, end)
 
     def _make_ended_session(self, session: OpenSession, end: SessionEnd) -> EndedSession:
-        return EndedSession(
-            id=session.id,
-            key=session.key,
-            end=end,
-            unit=session.as_unit(end),
-            samples=session.samples(),
-            why_incomplete=self._why_incomplete(session, end),
-        )
+        why_incomplete = self._why_incomplete(session, end)
+        return EndedSession(session.id, session.key, end, session.as_unit(end), session.samples(), why_incomplete)
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
         """Return why a conversation is not whole here; None if it is."""
@@ -306,14 +293,12 @@ class SessionTable:
         elif session.units <= 1 and self._turns(session) > self.bounds.max_turns:
             return _WHY_TOO_LONG
         elif why_partial := self._why_partial(session):
-            log_once(
-                f"session piece {why_partial}", f"conversations are incomplete here, and not scored: {why_partial}"
-            )
+            message = f"conversations are incomplete here, and not scored: {why_partial}"
+            log_once(f"session piece {why_partial}", message)
             return why_partial
         return session.incomplete(history_fills_gaps=has_history)
 
     def _why_partial(self, session: OpenSession) -> str:
-        """Return why other processes may have turns of a conversation; empty if every turn arrived here."""
         if session.why_partial or session.stream not in self._read_elsewhere_ns:
             return session.why_partial
         has_unread_turns = session.exchanges > session.units and session.name in self._starts_empty
@@ -336,8 +321,6 @@ class _SessionScoring(NamedTuple):
     """One scoring of a session: at an end, or provisional.
 
     Attributes:
-        key: key in the ledger of sessions.
-        revision: number of earlier ends of the session.
         provisional: number of turns so far if the scores are provisional; otherwise 0.
         units: latest turns of the session; a flush that waits for one of these turns also waits for the session's scores.
     """
@@ -361,18 +344,13 @@ class SessionPipeline(Population):
 
     Attributes:
         metrics: names of the metrics that score sessions; may be empty.
-        table: gathers the turns of sessions.
         sampler: decides on each session that has ended or is scored provisionally.
-        queue: queue in which a sampled session gets a place.
-        account_quotas: limits of each account's places in the queue.
         dispatch: passes sampled sessions to the event loop that scores them.
         post: runs a call on the span thread.
         possible_turns: conversation's id (None = any) → ended units that may still become turns of it.
         shown: conversation's id → its exported form; None if it is not exported.
-        ids: ids of open sessions. Thread-safe.
         ended: kind of end → number of sessions.
         without_id: number of units without a conversation id.
-        notes: remarks on scores of sessions, for ``status()``.
         stream_of: unit → the stream that has all turns of its conversation; None without such a stream.
     """
 
@@ -417,8 +395,13 @@ class SessionPipeline(Population):
         if facts.conversation_id == "":
             self.without_id += 1
         elif facts.conversation_id is not None and not self.is_interested(facts):
+            key = session_key(facts.conversation_id)
             with self._lock:
-                self._settle_unsampled(facts.conversation_id)
+                if key not in self._unsampled:
+                    self.ledger.enter(key, self._metrics_here(facts.conversation_id))
+                    self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
+                    keep_latest(self._unsampled, key, None, _MAX_IDS)
+                self._unsampled.move_to_end(key)
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Gather a turn."""
@@ -427,8 +410,10 @@ class SessionPipeline(Population):
             self.ids.record_metrics_elsewhere(session_id, unit.shared)
         self.ids.record_arrival(session_id, now_ns if root is None else root.start_ns)
         end_ns = now_ns if root is None else root.end_ns
-        stream = self.stream_of(facts.key)
-        turn = Turn(session_id, facts.key, self._exportable_root(unit, session_id), end_ns, samples, stream)
+        # Other instrumentations record the raw id of the conversation.
+        if root is not None and root.attributes.get(semconv.CONVERSATION_ID, session_id) == session_id:
+            root = unit.in_conversation(self.shown(session_id)).root
+        turn = Turn(session_id, facts.key, root, end_ns, samples, self.stream_of(facts.key))
         self._begin_each(self.table.take(turn, now_ns))
 
     def tick(self, now_ns: int) -> None:
@@ -459,8 +444,7 @@ class SessionPipeline(Population):
     def end_all(self) -> None:
         """Begin a shutdown: end every session when all ended units have arrived."""
         self._is_shutting_down = True
-        self._ending[None] = {*self.possible_turns(None)}
-        self.tick(steady_ns())
+        self._end_when_complete(None)
 
     def give_up(self) -> None:
         """End the shutdown: give each session without an outcome the outcome ``shutdown``."""
@@ -506,7 +490,7 @@ class SessionPipeline(Population):
                 self.account_quotas.leave(scoring.key)
             self._unexported.append((self.hold.queued, scoring))
 
-    def _end_when_complete(self, session_id: str) -> None:
+    def _end_when_complete(self, session_id: str | None) -> None:
         self._ending[session_id] = {*self.possible_turns(session_id)}
         self.tick(steady_ns())
 
@@ -517,21 +501,6 @@ class SessionPipeline(Population):
             self._begin_each([ended])
         else:  # no metric samples it, or no turn has arrived
             self.ids.record_end(session_id, 0)
-
-    def _exportable_root(self, unit: Unit, session_id: str) -> SpanData | None:
-        """Return a turn's root with the exported form of its conversation id. Other instrumentations record the raw id."""
-        root = unit.root
-        if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
-            return root
-        return unit.in_conversation(self.shown(session_id)).root
-
-    def _settle_unsampled(self, session_id: str) -> None:
-        key = session_key(session_id)
-        if key not in self._unsampled:
-            self.ledger.enter(key, self._metrics_here(session_id))
-            self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
-            keep_latest(self._unsampled, key, None, _MAX_IDS)
-        self._unsampled.move_to_end(key)
 
     def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
         for session in sessions:
@@ -561,10 +530,9 @@ class SessionPipeline(Population):
         self._dispatch(scoring, session, chosen, size_bytes)
 
     def _why_incomplete(self, session: EndedSession) -> str | None:
-        rejected = self.ids.rejected.get(session.id)
-        return session.why_incomplete or (
-            None if rejected is None else f"a turn of the conversation was rejected: {rejected}"
-        )
+        if session.why_incomplete is None and (outcome := self.ids.rejected.get(session.id)) is not None:
+            return f"a turn of the conversation was rejected: {outcome}"
+        return session.why_incomplete
 
     def _dispatch(
         self, scoring: _SessionScoring, session: EndedSession, chosen: Mapping[str, Decision], size_bytes: int
@@ -599,7 +567,6 @@ class SessionPipeline(Population):
         return [name for name in self.metrics if name not in elsewhere] if elsewhere else self.metrics
 
     def _decide(self, session: EndedSession) -> Mapping[str, Decision]:
-        """Return the decisions of the metrics that sample a session."""
         decisions = {name: self.sampler.session(session.id, name) for name in self._metrics_here(session.id)}
         return {name: decision for name, decision in decisions.items() if decision.take}
 

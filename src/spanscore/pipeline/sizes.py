@@ -40,7 +40,7 @@ _LONG: Final = 1_000
 _SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})
 """Types without entries; their own size is not counted."""
 _MODELS: Final = frozenset(
-    {
+    [
         SingleTurnSample,
         MultiTurnSample,
         HumanMessage,
@@ -50,7 +50,7 @@ _MODELS: Final = frozenset(
         ToolDefinition,
         TokenUsage,
         Image,
-    }
+    ]
 )
 
 
@@ -115,7 +115,6 @@ class KeptUnit:
 
     Attributes:
         unit: the unit without content.
-        decision: decision to keep the unit.
         until_ns: time at which the unit is dropped, by the cache's clock.
         size_bytes: approximate size of the unit with its samples and scores.
         scores: metric → score, without usage.
@@ -265,11 +264,8 @@ class SampleObservers:
 
     def making(self, conversation_id: str | None = None) -> list[UnitKey]:
         """Return the units whose samples are being made, of one conversation or of all. A flush waits for these units."""
-        return [
-            key
-            for key, facts in self._making.items()
-            if conversation_id is None or facts.conversation_id == conversation_id
-        ]
+        making = self._making.items()
+        return [key for key, facts in making if conversation_id in (None, facts.conversation_id)]
 
     def on_samples(self, unit: Unit, samples: Samples) -> None:
         """Pass samples to the interested observers; samples of a unit that is not in ``making()`` are ignored."""

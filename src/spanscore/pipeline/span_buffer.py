@@ -104,7 +104,6 @@ class SpanBuffer:
     queue has more than ``max_spans`` or ``max_bytes``, its spans are ended without regard to the pace.
 
     Attributes:
-        pace: number of spans that may be ended now.
         max_units: maximum number of parked units.
         max_spans: maximum number of held spans of parked and running units.
         max_bytes: maximum bytes of these spans.
@@ -139,14 +138,9 @@ class SpanBuffer:
         self._running: OrderedDict[UnitKey, _HeldSpans] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _HeldSpans] = OrderedDict()
         self._export_queue: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
-        self.spans = 0
-        self._bytes = 0
-        self._queued_spans = 0
-        self._queued_bytes = 0
+        self.spans = self._bytes = self._queued_spans = self._queued_bytes = 0
+        self.queued = self.ended = self.lost = 0
         self.released: Counter[str] = Counter()
-        self.queued = 0
-        self.ended = 0
-        self.lost = 0
         self._unit_ends: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
         self.parts: dict[UnitKey, set[UnitKey]] = {}

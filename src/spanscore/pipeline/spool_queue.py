@@ -72,7 +72,6 @@ class SpoolQueue:
     ===================  ==================  ==============================================================
 
     Attributes:
-        spool: file with the jobs.
         in_memory: maximum number of jobs leased by this process, which wait in memory or are being scored.
         max_bytes: approximate bytes of content in memory: one half for leased jobs, one half for jobs on their way to the
             disk.
@@ -261,9 +260,8 @@ class SpoolQueue:
         self._search_timer = self._loop.call_later(_SEARCH_S, self._search)
         self._take()
         if self._free_places():
-            self.spool.take(
-                min(self._free_places(), _BATCH), "job", self._on_loop(self._on_ended_rows), ended_only=True
-            )
+            callback = self._on_loop(self._add_rows)
+            self.spool.take(min(self._free_places(), _BATCH), "job", callback, ended_only=True)
 
     def _free_places(self) -> int:
         return self._memory.capacity - len(self._memory)
@@ -277,26 +275,20 @@ class SpoolQueue:
 
     def _on_rows(self, asked: int, rows: list[SpoolRow]) -> None:
         self._is_taking, self._has_more = False, len(rows) == asked
-        for row in rows:
-            job = self._decode(row)
-            if job is not None:
-                self._add_job(row.key, job)
+        self._add_rows(rows)
         if self._has_more:
             self._take()
 
-    def _on_ended_rows(self, rows: list[SpoolRow]) -> None:
+    def _add_rows(self, rows: list[SpoolRow]) -> None:
         for row in rows:
             job = self._decode(row)
-            if job is not None and row.end is not None:
-                outcome, reason = _ENDS[row.end]
-                self._add_job(row.key, replace(job, samples=Samples(outcome=outcome, reason=reason)))
-
-    def _add_job(self, key: RowKey, job: Job) -> None:
-        if self._closed or not self._memory.reserve(job.size_bytes):
-            self.spool.give_back([key])
-            self._has_more = True
-            return
-        self._memory.put(job)
+            if job is None:
+                continue
+            if self._closed or not self._memory.reserve(job.size_bytes):
+                self.spool.give_back([row.key])
+                self._has_more = True
+            else:
+                self._memory.put(job)
 
     def _decode(self, row: SpoolRow) -> Job | None:
         job = job_of(row.body)
@@ -306,6 +298,9 @@ class SpoolQueue:
             end_row = self.spool.put_aside if row.end is None else self.spool.done
             end_row([row.key])
             return None
+        if row.end is not None:
+            outcome, reason = _ENDS[row.end]
+            job = replace(job, samples=Samples(outcome=outcome, reason=reason))
         scored = () if row.scores is None else scores_of(row.scores)
         scored = () if isinstance(scored, UnreadableJob) else scored  # the judge is asked again
         scored = tuple(replace(score, counted=row.counted, sent=row.sent) for score in scored)

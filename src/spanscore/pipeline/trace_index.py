@@ -6,7 +6,7 @@ from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
@@ -163,7 +163,6 @@ class GatheredUnit:
     """A unit from the arrival of its root until it is forgotten.
 
     Attributes:
-        trace: trace of the unit.
         root: topmost span of the unit.
         followed: whether it may be scored; otherwise only its root and the ids of its spans are kept.
         revision: number of its earlier closes.
@@ -218,7 +217,6 @@ class OpenTrace:
     """The spans of one trace, by their ids.
 
     Attributes:
-        id: id of the trace.
         nodes: span id → unit of the span; None for an unclaimed span without a claimed span above it; the arrival in ns, unique
             in a table, for a span that waits for its parent.
         waiting: parent id → spans that wait for it: claimed spans, and ids of unclaimed spans.
@@ -279,7 +277,9 @@ class OpenTrace:
         """Forget the older half of the ids without a unit, if they are too many; return their number."""
         if self.ids_without_unit <= _MAX_IDS_WITHOUT_UNIT:
             return 0
-        ids = self._list_ids_without_unit()
+        waiting = {entry for entry in chain.from_iterable(self.waiting.values()) if entry.__class__ is bytes}
+        no_unit = (None, ORPHANED, FORGOTTEN)
+        ids = [span_id for span_id, node in self.nodes.items() if node in no_unit or span_id in waiting]
         old = set(ids[: len(ids) // 2])
         for parent_id, group in [*self.waiting.items()]:
             self.waiting[parent_id] = [entry for entry in group if entry not in old]
@@ -289,12 +289,6 @@ class OpenTrace:
             del self.nodes[span_id]
         self.ids_without_unit -= len(old)
         return len(old)
-
-    def _list_ids_without_unit(self) -> list[bytes]:
-        """Return the ids without a unit in the order of arrival."""
-        waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
-        no_unit = (None, ORPHANED, FORGOTTEN)
-        return [span_id for span_id, node in self.nodes.items() if node in no_unit or span_id in waiting]
 
 
 Node = GatheredUnit | int | None
@@ -345,7 +339,6 @@ class PastUnits:
             self._forget_ends()
 
     def _ended_ns(self, trace_id: bytes, unknown: float) -> Any:
-        """Return the end of the latest closed unit of a trace, or ``unknown``."""
         end = self._ends.get(trace_id)
         if not isinstance(end, WireSpan):
             return unknown if end is None else end
@@ -421,7 +414,6 @@ class OpenTraces:
         max_kept_bytes: maximum bytes of kept spans; beyond it the oldest unit in ``kept`` is dropped.
 
     Attributes:
-        by_id: trace id → trace.
         idle: traces without an open unit and without a waiting claimed span.
         kept: closed units with spans that are kept for a next revision, in the order of closing.
     """

@@ -17,8 +17,6 @@ brief        a unit that is not followed; its trace has arrived in one request s
 kept         a closed unit with spans that are kept, because late spans may open it again
 missing      a parent that has not arrived in time; the spans that waited for it became units or orphans
 outer        a missing parent outside all closed units: spans below it are not late, and may be unit roots
-FORGOTTEN    stands for a closed unit with forgotten ids; further spans of it are late
-ORPHANED     stands for the unit of orphans; further spans below orphans are orphans
 
 Traces and units are ordered by their latest span, so that due traces and units are at the front. ``max_age`` needs no timer:
 a unit without further spans becomes quiet, so the age is checked only when a span arrives.
@@ -73,7 +71,6 @@ class TraceTable:
     necessary so that each arrival is unique.
 
     Attributes:
-        bounds: bounds of units and of memory.
         follows: returns whether the unit of a root may be scored; called once per unit. If the result is False, only the ids of
             the unit's other spans are kept.
         is_unit_root: returns whether a span without its parent is the root of a unit, because it can have a question and an
@@ -151,6 +148,7 @@ class TraceTable:
             self.duplicates += 1
             return
         if not claimed and not self._traces.has_room(trace):
+            self._traces.mark_idle(trace)  # this may be its first span
             return
         self._arrival += 1
         owner = None if is_remote or not parent_id else nodes.get(parent_id, 0)
@@ -225,17 +223,19 @@ class TraceTable:
             self._traces.mark_active(trace)
         trace.bytes += size
         self.bytes += size
-        if trace.bytes > self._max_waiting_bytes:
-            self._end_older_waits(trace)
+        if trace.bytes > self._max_waiting_bytes:  # stop waiting for the parents of the older half
+            arrivals = sorted(trace.arrival(each) for group in trace.waiting.values() for each in group)
+            self._end_wait_for_parents(trace, until_ns=arrivals[len(arrivals) // 2])
+            if trace.bytes > self._max_waiting_bytes:
+                self._end_wait_for_parents(trace)
 
     def _assign(self, trace: OpenTrace, span: WireSpan, claimed: bool, owner: GatheredUnit | None) -> None:
         """Assign a span to its unit, and then the spans that waited for it."""
         span_id = span[1]
-        unit = (
-            self._assign_claimed(trace, span, owner, self._arrival)
-            if claimed
-            else self._assign_unclaimed(trace, span_id, owner, span.parent_id)
-        )
+        if not claimed:
+            unit = self._assign_unclaimed(trace, span_id, owner, span.parent_id)
+        else:
+            unit = self._assign_claimed(trace, span, owner, self._arrival)
         if span_id in trace.waiting:
             self._assign_waiting(trace, span_id, trace.waiting.pop(span_id), unit)
         if unit is None or unit.closed:
@@ -421,13 +421,13 @@ class TraceTable:
         trace.first_close_ns = min(trace.first_close_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
-        outcome = (
-            (outcome or (Outcome.INCOMPLETE if unit.has_late_root else None)) if unit.followed else Outcome.NOT_SAMPLED
-        )
+        if not unit.followed:
+            outcome = Outcome.NOT_SAMPLED
+        elif outcome is None and unit.has_late_root:
+            outcome = Outcome.INCOMPLETE
         spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
-        self._ready.append(
-            ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread, unit.has_late_root)
-        )
+        closed = ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread, unit.has_late_root)
+        self._ready.append(closed)
         if outcome is None and self.bounds.late == "rescore":
             self._traces.keep(unit)
         else:
@@ -447,28 +447,19 @@ class TraceTable:
         unit.since_ns = unit.last_ns = self._now_ns
         return True
 
-    def _end_older_waits(self, trace: OpenTrace) -> None:
-        """Stop waiting for the parents of the older half of a trace's waiting spans, because all take too much memory.
-
-        If the newer half still takes too much, the wait of all spans ends.
-        """
-        arrivals = sorted(trace.arrival(entry) for group in trace.waiting.values() for entry in group)
-        self._end_wait_for_parents(trace, until_ns=arrivals[len(arrivals) // 2])
-        if trace.bytes > self._max_waiting_bytes:
-            self._end_wait_for_parents(trace)
-
     def _end_wait_for_parents(
         self, trace: OpenTrace, *, until_ns: int | None = None, outcome: Outcome | None = None
     ) -> None:
         """Stop waiting for the parents of spans that have waited too long; these spans become late spans, units or orphans.
 
-        Args:
-            trace: the trace.
-            until_ns: latest arrival of such a span; None = all waiting spans, even spans whose parents form a cycle.
-            outcome: outcome of the new units; None = they are whole.
+        ``until_ns`` is the latest arrival of such a span; None = all waiting spans, even spans whose parents form a cycle.
+        ``outcome`` is the outcome of the new units; None = they are whole.
         """
         for parent_id, tops in trace.pop_without_parent(until_ns):
-            is_late = self._is_late(trace, parent_id, tops[0])
+            # A span is late unless it arrived before the first close, or its parent is outer, or it is claimed and began
+            # after the end of the closed units.
+            is_early = trace.arrival(tops[0]) <= trace.first_close_ns or self._past.is_outer(trace.id, parent_id)
+            is_late = not (is_early or self._past.separate_or_extend(tops[0], FORGOTTEN))
             before = trace.bytes
             self._end_waiting(trace, tops, FORGOTTEN if is_late else ORPHANED, outcome)
             if trace.bytes < before:
@@ -477,19 +468,6 @@ class TraceTable:
         if until_ns is None:
             for parent_id in [*trace.waiting]:
                 self._assign_waiting(trace, parent_id, trace.waiting.pop(parent_id, []), ORPHANED)
-
-    def _is_late(self, trace: OpenTrace, parent_id: bytes, top: WireSpan | bytes) -> bool:
-        """Whether a span without its parent belongs to a closed unit of its trace.
-
-        It is not late in three cases:
-
-        - It arrived before the first unit of the trace was closed.
-        - Its parent is outer.
-        - It is claimed, and began after the end of the trace's closed units.
-        """
-        if trace.arrival(top) <= trace.first_close_ns or self._past.is_outer(trace.id, parent_id):
-            return False
-        return not self._past.separate_or_extend(top, FORGOTTEN)
 
     def _end_waiting(
         self, trace: OpenTrace, tops: _Entries, owner: GatheredUnit | None, outcome: Outcome | None

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.core.event_queue import yield_gil
-from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.job import BASE, Decision, Job, JobResult, SampledUnit
 from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, unit_attributes
-from spanscore.core.span import InnerGroup, SamplingContext, SpanData, Unit, UnitKey
+from spanscore.core.span import InnerGroup, InnerKind, SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import RecentUnits, RecentUnitSpans, UnitDecider, matched_rules
+from spanscore.pipeline.decisions import RecentUnits, RecentUnitSpans, UnitDecider
 from spanscore.pipeline.in_force import ValueInForce
-from spanscore.pipeline.inner import Deciders, find_inner_units, inner_facts
 from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span, log_failures
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.queues import AccountQuotas
@@ -30,6 +30,18 @@ from spanscore.protocols import PendingSpan, Queue, Sink
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
 _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 """Outcomes of a job that was not scored in this process."""
+_OPERATIONS: Final[Mapping[InnerKind, Set[str]]] = {
+    "retriever": {semconv.RETRIEVAL},
+    "tool": {semconv.EXECUTE_TOOL},
+    "agent": {semconv.INVOKE_AGENT},
+    "chat": semconv.MODEL_OPERATIONS,
+}
+_NAMES: Final[Mapping[InnerKind, str]] = {
+    "tool": semconv.TOOL_NAME,
+    "agent": semconv.AGENT_NAME,
+    "chat": semconv.REQUEST_MODEL,
+}
+"""Kind → attribute with the name of such a span. A span without it is named after its operation: ``retrieval docs``."""
 
 
 @dataclass(eq=False, repr=False)
@@ -43,25 +55,17 @@ class UnitTracker:
     Attributes:
         metrics: names of the metrics that score units.
         ledger: ledger of the units of roots.
-        assembler: gathers spans into units.
         sampler: sampler for units that begin now.
-        queue: queue in which a sampled unit gets a place.
-        account_quotas: limits of each account's places in the queue.
-        hold: span buffer that holds the spans of units until their scores have arrived.
         sink: a sink that never raises.
         dispatch: passes sampled units to the loop, one call per tick.
         dispatch_rest: passes later decisions to the loop, one call per tick: those of the metrics that waited for the scores
             of condition metrics.
-        revisions: decides on units that have been scored before.
-        sample_observers: passes the samples of units to observers, or reports why a unit has no samples.
         sources: score sources outside sampled traffic; a flush waits for their scores, too.
-        recent_units: the last units with a decision, for ``feedback`` and ``preview``.
         rejection_reason: returns why the queue accepts no further unit; None if it has no reason to add.
         inner: entry of ``units.also`` → names of the metrics that score its inner units.
         join_inner: gives an inner unit the judges of the unit around it; called with both keys, before the decision on the
             inner unit.
         notes: remarks on scores of the units of roots, for ``status()``.
-        recent_spans: the last dispatched units, with their spans.
     """
 
     metrics: Sequence[str]
@@ -84,15 +88,10 @@ class UnitTracker:
     join_inner: Callable[[UnitKey, UnitKey], None] = lambda inner, around: None
 
     def __post_init__(self) -> None:
-        root = UnitDecider(
-            self.metrics,
-            self.sampler,
-            self.ledger,
-            recent_units=self.recent_units,
-            on_unit=self.sample_observers.notify_closed,
-        )
+        on_unit = self.sample_observers.notify_closed
+        root = UnitDecider(self.metrics, self.sampler, self.ledger, recent_units=self.recent_units, on_unit=on_unit)
         inner = {group: UnitDecider.of_inner(names, self.sampler) for group, names in self.inner.items()}
-        self._deciders = ValueInForce(Deciders(root, self.inner, inner))
+        self._deciders = ValueInForce(_Deciders(root, self.inner, inner))
         self.notes = root.notes
         self._unsampled = self._unsampled_attributes(self.metrics)
         self.recent_spans = RecentUnitSpans()
@@ -110,8 +109,9 @@ class UnitTracker:
         open_units: Collection[UnitKey],
     ) -> None:
         """Decide on units that begin from now on by other metrics, rates and inner units; ``open_units`` keep theirs."""
-        self.metrics, self.sampler, self.inner = metrics, sampler, inner
-        self._deciders.change(self._deciders.now.by_sampler(metrics, inner, sampler), open_units)
+        self.metrics, self.sampler, self.inner, now = metrics, sampler, inner, self._deciders.now
+        of_inner = {group: decider.by_sampler(inner.get(group, ()), sampler) for group, decider in now.inner.items()}
+        self._deciders.change(_Deciders(now.root.by_sampler(metrics, sampler), inner, of_inner), open_units)
         self._unsampled = self._unsampled_attributes(metrics)
 
     def earlier_samplers(self) -> set[RateSampler]:
@@ -325,14 +325,12 @@ class UnitTracker:
         """Return the decider of a unit. Another process may send inner units of an entry that this configuration lacks."""
         if unit.inner is None:
             return self._deciders.of(unit.key).root
-        at_start, now = self._deciders.of(unit.key).inner, self.inner_deciders
-        return at_start.get(unit.inner) or now.get(unit.inner) or self._add_decider(unit.inner)
-
-    def _add_decider(self, group: InnerGroup) -> UnitDecider:
-        decider, now = UnitDecider.of_inner((), self.sampler), self._deciders.now
-        self._deciders.now = now._replace(
-            inner={**now.inner, group: decider}
-        )  # another thread may be reading the mapping
+        at_start, now = self._deciders.of(unit.key).inner, self._deciders.now
+        decider = at_start.get(unit.inner) or now.inner.get(unit.inner)
+        if decider is None:
+            decider = UnitDecider.of_inner((), self.sampler)
+            # a new mapping, because another thread may be reading the present one
+            self._deciders.now = now._replace(inner={**now.inner, unit.inner: decider})
         return decider
 
     def _export_pending(self, key: UnitKey, reason: str) -> None:
@@ -360,10 +358,17 @@ class UnitTracker:
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         """Decide on an ended unit, and then on its inner units."""
         inside = self._open_inner(unit) if self.inner else ()
-        for each, facts in ((unit, None), *inside):
+        for each, facts_around in ((unit, None), *inside):
             decider = self._decider_of(each)
             try:
-                self._decide_on(each, each.facts() if facts is None else facts, decider, now_ns, lost, reason)
+                facts = each.facts() if facts_around is None else facts_around
+                decider.ledger.record_compared_value(each)
+                if each.complete:
+                    first = decider.decide_first(facts, each.eligible_metrics)
+                    self._apply_decisions(each, facts, first, None, now_ns)
+                else:
+                    self.sample_observers.report_missing(facts, each, lost)
+                    self._export_unscored(each.key, decider.settle_lost(facts, lost, reason), now_ns)
             except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
                 log_internal_error("decide on a unit", error)
                 self._export_unscored(each.key, decider.settle_rest(each.key, Outcome.INCOMPLETE), now_ns)
@@ -381,30 +386,13 @@ class UnitTracker:
         facts = unit.facts() if parts else None
         if facts is None or not deciders.root.sampler.records_root(facts):
             return ()
-        self.hold.separate_inner(
-            unit.key, {part.key: part.inner.attributes for part in parts if part.inner is not None}
-        )
+        inside = {part.key: part.inner.attributes for part in parts if part.inner is not None}
+        self.hold.separate_inner(unit.key, inside)
         for part in parts:
             self._deciders.join(part.key, unit.key)
             self.join_inner(part.key, unit.key)
             self._decider_of(part).ledger.enter(part.key, part.eligible_metrics)
         return [(part, inner_facts(part, facts)) for part in parts]
-
-    def _decide_on(
-        self,
-        unit: Unit,
-        facts: SamplingContext,
-        decider: UnitDecider,
-        now_ns: int,
-        lost: Outcome,
-        reason: str | None,
-    ) -> None:
-        decider.ledger.record_compared_value(unit)
-        if unit.complete:
-            self._apply_decisions(unit, facts, decider.decide_first(facts, unit.eligible_metrics), None, now_ns)
-            return
-        self.sample_observers.report_missing(facts, unit, lost)
-        self._export_unscored(unit.key, decider.settle_lost(facts, lost, reason), now_ns)
 
     def _apply_decisions(
         self,
@@ -477,7 +465,6 @@ class UnitTracker:
     def _export_unscored(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
-        """Export the spans of a unit that is not scored, with the outcomes of its metrics."""
         self.hold.export_unscored(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
     def _on_span(self, scores: Sequence[Score], unscored: Mapping[str, Outcome]) -> Mapping[str, Any]:
@@ -488,8 +475,9 @@ class UnitTracker:
         return self._on_span([], dict.fromkeys(metrics, Outcome.NOT_SAMPLED))
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
-        """Return the attribute with the rules that matched a unit that no metric sampled."""
-        return matched_rules(decisions) if self.hold.attach else _NO_RULE
+        """Return the attribute with the rules that matched a unit that no metric sampled; empty if no rule matched."""
+        names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
+        return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names and self.hold.attach else _NO_RULE
 
 
 @dataclass(slots=True)
@@ -519,3 +507,81 @@ class ActiveUnit:
         continues = self.arrived_again and rest in _NOT_BEGUN
         self.arrived_again = self.arrived_again and not continues
         return continues
+
+
+class _Deciders(NamedTuple):
+    """The deciders of one configuration.
+
+    Attributes:
+        entries: entry of ``units.also`` → names of the metrics that score its units, in the order of the configuration.
+        inner: entry → decider of its units, in the order of the configuration; then entries that only other processes have.
+    """
+
+    root: UnitDecider
+    entries: Mapping[InnerGroup, Sequence[str]]
+    inner: Mapping[InnerGroup, UnitDecider]
+
+
+def find_inner_units(unit: Unit, entries: Mapping[InnerGroup, Sequence[str]]) -> list[Unit]:
+    """Return the inner units of a closed unit, in the order of their starts; empty if its root is unknown.
+
+    ``entries`` maps each entry of ``units.also`` to the metrics that score its units. If several entries match a span, the
+    first applies. The spans of an inner unit are its span and all spans below it, so inner units may contain each other.
+    """
+    root = unit.root
+    matches = [] if root is None else [(span, _group_of(span, entries)) for span in unit.spans if span is not root]
+    inner_roots = [(span, group) for span, group in matches if group is not None]
+    if not inner_roots:
+        return []
+    position = {id(span): at for at, span in enumerate(unit.spans)}
+    below = defaultdict[int | None, list[SpanData]](list)
+    for span in unit.spans:
+        below[span.parent_id].append(span)
+    return [
+        Unit(
+            UnitKey(span.trace_id, span.span_id),
+            tuple(sorted(_subtree(span, below), key=lambda each: position[id(each)])),
+            complete=unit.complete,
+            # Another scorer of this process scores the shared metrics.
+            eligible_metrics=frozenset(entries[group]) - unit.shared,
+            inner=group,
+        )
+        for span, group in inner_roots
+    ]
+
+
+def _group_of(span: SpanData, groups: Iterable[InnerGroup]) -> InnerGroup | None:
+    operation = str(span.operation)
+    for group in groups:
+        if operation in _OPERATIONS[group.kind] and group.name in (None, _name_of(span, group.kind)):
+            return group
+    return None
+
+
+def _name_of(span: SpanData, kind: InnerKind) -> str:
+    name = span.attributes.get(_NAMES[kind]) if kind in _NAMES else None
+    return name if isinstance(name, str) and name else span.name.removeprefix(f"{span.operation} ")
+
+
+def _subtree(top: SpanData, below: Mapping[int | None, Sequence[SpanData]]) -> Iterator[SpanData]:
+    """Yield a span and all spans below it, each once; a loop of parents ends."""
+    seen, left = {top.span_id}, [top]
+    while left:
+        span = left.pop()
+        yield span
+        for child in below.get(span.span_id, ()):
+            if child.span_id not in seen:
+                seen.add(child.span_id)
+                left.append(child)
+
+
+def inner_facts(inner: Unit, around: SamplingContext) -> SamplingContext:
+    """Return the facts that decide on an inner unit: those of the unit around it, with the inner unit's ids."""
+    span = inner.root
+    return around._replace(
+        key=inner.key,
+        sampled_by=around.sampled_by or around.key,
+        conversation_id="",  # the turn of a conversation is the unit around it
+        decided=None if span is None else span.decided,
+        inner=inner.inner,
+    )
