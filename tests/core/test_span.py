@@ -77,10 +77,10 @@ def test_nothing_is_rendered_to_find_a_model_or_to_let_content_go() -> None:
     assert [span.attributes for span in kept.spans] == [{}, plain]
 
 
-def test_a_translated_span_keeps_every_field_but_content() -> None:
+def test_a_span_with_other_content_keeps_every_other_field() -> None:
     given = {field.name: object() for field in fields(SpanData)}
     changed = {"attributes": {"a": 1}, "metadata": {"m": 2}, "no_content": None}
 
-    translated = SpanData(**given).translated(**changed)  # type: ignore[arg-type]
+    other = SpanData(**given).with_content(**changed)  # type: ignore[arg-type]
 
-    assert {name: getattr(translated, name) for name in given} == {**given, **changed, "events": ()}
+    assert {name: getattr(other, name) for name in given} == {**given, **changed, "events": ()}

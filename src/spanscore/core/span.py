@@ -211,7 +211,7 @@ class SpanData:
         """Whether the head sampler sampled the trace, so that it is exported."""
         return bool(self.trace_flags & 1)
 
-    def translated(
+    def with_content(
         self, attributes: Mapping[str, Any], metadata: Mapping[str, Any], no_content: NoContent | None
     ) -> SpanData:
         """Return the same span with these attributes, without events.

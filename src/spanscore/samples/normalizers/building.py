@@ -383,7 +383,7 @@ def in_genai_names(
     merged = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         merged[semconv.FEEDBACK_METADATA] = key
-    return span.translated(Attributes(attributes, content), merged, None if raw_content else no_content)
+    return span.with_content(Attributes(attributes, content), merged, None if raw_content else no_content)
 
 
 def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
