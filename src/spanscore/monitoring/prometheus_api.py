@@ -46,7 +46,10 @@ class PrometheusApi:
     timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+        except ValueError as error:
+            raise ConfigurationError(f"the address of Prometheus cannot be read: {error}; {_HOW}") from None
         if parts.username or parts.password:
             raise ConfigurationError(
                 "the address of Prometheus contains a name or a password, which queries do not use; remove it"

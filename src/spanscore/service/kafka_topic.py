@@ -106,7 +106,7 @@ def ranges_in(text: str, base: int) -> set[int]:
     offsets = set[int]()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        if not (first.isdigit() and (last.isdigit() or not last)):
+        if not (first.isdecimal() and (last.isdecimal() or not last)):
             return set()
         if len(offsets) + int(last or first) - int(first) >= _MOST_OFFSETS:
             return set()

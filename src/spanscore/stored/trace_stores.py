@@ -62,7 +62,10 @@ class StoreClient:
     """
 
     def __init__(self, url: str, *, sleep: Callable[[float], None] = time.sleep, timeout_s: float = _TIMEOUT_S) -> None:
-        parts = urllib.parse.urlsplit(url)
+        try:
+            parts = urllib.parse.urlsplit(url)
+        except ValueError as error:
+            raise ConfigurationError(f"the address of a store cannot be read: {error}") from None
         if parts.username or parts.password:
             raise ConfigurationError(
                 "the address of a store contains a name or a password, which requests do not use; remove it"
