@@ -35,16 +35,8 @@ _URL: Final = "https://cloud.langfuse.com"
 _PATH: Final = "/api/public/scores"
 
 
-def langfuse_keys(settings: LangfuseSettings) -> tuple[str, str]:
-    """Return the public and the secret key of a project, from the parameters or the environment.
-
-    Raises:
-        NotReadyError: a key is missing; the message names the parameter and the variable.
-    """
-    return _key("public_key", settings.public_key), _key("secret_key", settings.secret_key)
-
-
 def _key(name: str, parameter: str | None) -> str:
+    """Return a key of a project, from the parameter or the environment."""
     variable = f"LANGFUSE_{name.upper()}"
     key = parameter or os.environ.get(variable)
     if not key:
@@ -70,7 +62,8 @@ class LangfuseSink:
     def __init__(self, open_outbox: OpenOutbox, content: bool = False, **parameters: Any) -> None:
         settings = LangfuseSettings(**parameters)
         url = settings.url or os.environ.get("LANGFUSE_BASE_URL") or os.environ.get("LANGFUSE_HOST") or _URL
-        self._headers = {**JSON_HEADERS, **make_headers(basic_auth=":".join(langfuse_keys(settings)))}
+        login = f"{_key('public_key', settings.public_key)}:{_key('secret_key', settings.secret_key)}"
+        self._headers = {**JSON_HEADERS, **make_headers(basic_auth=login)}
         self._content = content
         destination = Destination(name="langfuse", url=f"{url.rstrip('/')}{_PATH}", request=self._request)
         self._outbox = open_outbox(destination)

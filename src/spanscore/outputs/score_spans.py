@@ -145,9 +145,7 @@ def error_type_of(score: Score) -> str | None:
 
 def cut_text(text: str) -> str:
     """Return at most the first ``EXPLANATION_MAX_CHARS`` characters of a text."""
-    if len(text) <= EXPLANATION_MAX_CHARS:
-        return text
-    return text[: EXPLANATION_MAX_CHARS - 1] + "…"
+    return text if len(text) <= EXPLANATION_MAX_CHARS else f"{text[: EXPLANATION_MAX_CHARS - 1]}…"
 
 
 _LASTS_NS = 1_000
@@ -457,10 +455,9 @@ def _usage(call: JudgeCall) -> dict[str, Any]:
 
 def _content(transcript: Transcript) -> dict[str, Any]:
     answer = {**text_message(ASSISTANT, transcript.answer), "finish_reason": transcript.finish or "unknown"}
+    system = [{"type": "text", "content": transcript.system}]
     return {
-        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": transcript.system}])
-        if transcript.system
-        else None,
+        semconv.SYSTEM_INSTRUCTIONS: to_wire(system) if transcript.system else None,
         semconv.INPUT_MESSAGES: to_wire([text_message(USER, transcript.user)]) if transcript.user else None,
         semconv.OUTPUT_MESSAGES: to_wire([answer]) if transcript.answer else None,
     }
