@@ -118,7 +118,6 @@ def _find_unprotected(serve: ServeSettings, listening: Mapping[str, ListenAddres
 
 
 def _is_listener(endpoint: str, address: ListenAddress) -> bool:
-    """Return whether an endpoint is the address of this listener."""
     try:
         parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
