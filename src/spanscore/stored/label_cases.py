@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from spanscore.outputs.collected_cases import FoundScore
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 
 _SCORE_FIELDS: Final = frozenset(FoundScore._fields)
-_IDS: Final = ("trace_id", "span_id")
+_IDS: Final = {"trace_id": re.compile("[0-9a-f]{32}"), "span_id": re.compile("[0-9a-f]{16}")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class LabelCase:
     """A case for labelling, with the judge's score of one metric.
 
     Attributes:
-        names: fields by which a label names the case: ``trace_id`` and ``span_id``; without a unit ``key``, the hash of the
-            content.
+        names: fields by which a label names the case: ``trace_id`` and ``span_id`` in lower case; without the ids of a unit
+            ``key``, the hash of the content.
         sample: the content.
         scores: metric → score.
         id: id of its record; None without an id.
@@ -46,8 +47,8 @@ class LabelCase:
     @classmethod
     def of(cls, record: Mapping[str, Any], sample: Sample, own_id: str | int | None = None) -> Self:
         """Return the case in a record of ``spanscore collect``, or in a record with the fields of a sample only."""
-        names = {name: record[name] for name in _IDS if isinstance(record.get(name), str)}
-        if len(names) < len(_IDS):
+        names = {name: record[name].lower() for name in _IDS if isinstance(record.get(name), str)}
+        if not all(pattern.fullmatch(names.get(name, "")) for name, pattern in _IDS.items()):
             names = {"key": content_hash(sample)}
         scores = record.get("scores")
         results = scores if isinstance(scores, dict) else {}
