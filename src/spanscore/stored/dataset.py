@@ -249,7 +249,6 @@ def _unknown_header(names: Sequence[str]) -> ConfigurationError:
 
 
 def _find_known_fields(names: Iterable[Any]) -> frozenset[str]:
-    """Return the fields of a sample that some columns contain."""
     return KNOWN.intersection(columns_of(tuple(names)).read)
 
 
@@ -287,11 +286,7 @@ def _join_names(names: Any, rows: list[Any]) -> list[Any]:
 
 
 def _records_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise.
-
-    Raises:
-        ConfigurationError: the columns differ in length.
-    """
+    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise."""
     read = columns_of(tuple(document)).read
     columns = {name: _cells(document[column]) for name, column in read.items()}
     answers = [name for name in ("question", "answer", "response") if name in columns]

@@ -126,6 +126,13 @@ The true values are not known before the labels. These are planning values: huma
 threshold, and least with a score close to it. Wrong values make the interval wider; the estimate stays unbiased, because each
 label counts by its probability.
 """
+_NO_VERDICT: Final = "no case has a verdict of {!r}: choose --pick random, or another --metric"
+_LACKS: Final = {
+    LabelPick.FAILING: "no case fails {!r}: choose --pick random, or another --metric",
+    LabelPick.DISAGREEMENTS: (
+        "no case has jurors of {!r} that disagree: choose another --pick, or let a jury score the cases"
+    ),
+}
 _FIRST: Final = 10
 """Labels that each stratum gets before the allocation, because ``calibrate`` needs humans' passes and fails."""
 
@@ -170,7 +177,7 @@ def draw_labels(cases: Sequence[LabelCase], pick: LabelPick, *, metric: str, num
     strata = _stratify(ranked) if pick is LabelPick.INFORMATIVE else {}
     chosen = _choose_cases(ranked, strata, pick, metric, number)
     if not chosen:
-        raise ConfigurationError(_describe_lack(pick, metric))
+        raise ConfigurationError(_LACKS.get(pick, _NO_VERDICT).format(metric))
     order = sorted(chosen, key=lambda case: _random_key(case, f"order {seed}"))
     stratum = {case.key: place for place, members in enumerate(strata.values()) for case in members}
     drawn_from = {case.key: stratum[case.key] for case in order if strata}
@@ -249,11 +256,3 @@ def _disagreement(case: LabelCase, metric: str) -> float:
 def _random_key(case: LabelCase, purpose: str) -> bytes:
     """Return a sort key of a case that is random over cases, but always the same for a case and purpose."""
     return blake2b(f"{purpose} {case.key}".encode(), digest_size=8).digest()
-
-
-def _describe_lack(pick: LabelPick, metric: str) -> str:
-    if pick is LabelPick.FAILING:
-        return f"no case fails {metric!r}: choose --pick random, or another --metric"
-    if pick is LabelPick.DISAGREEMENTS:
-        return f"no case has jurors of {metric!r} that disagree: choose another --pick, or let a jury score the cases"
-    return f"no case has a verdict of {metric!r}: choose --pick random, or another --metric"
