@@ -205,13 +205,10 @@ def hour_of_week(time_s: float) -> int:
 
 
 def learn_baseline(steps: Sums) -> LearnedBaseline:
-    """Return the baseline learned from scores.
+    """Return the baseline learned from scores; ``steps``: start of five minutes, in seconds since the epoch → sums.
 
     The variation around the normal means is measured on each week with the normal means of the other weeks (on days, if there
     are less than two weeks), because the means of the same week would fit it too well.
-
-    Args:
-        steps: start of five minutes, in seconds since the epoch → sums.
 
     Raises:
         TooShortError: the scores cover less than 7 days.

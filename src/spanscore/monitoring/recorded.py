@@ -153,12 +153,9 @@ def _sum(name: str) -> str:
 
 
 def written_versions(windows: Sequence[str]) -> str:
-    """Return the evaluator versions that are written now.
+    """Return the evaluator versions that are written now; ``windows``: lengths in PromQL, shortest first.
 
     These are the versions with a score in the shortest window in which their metric has scores.
-
-    Args:
-        windows: lengths in PromQL, shortest first.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     older = [
@@ -186,11 +183,11 @@ def watched_versions(longest: str, pinned: Mapping[str, str], means: Sequence[Wa
     group = f"on ({', '.join(promql.GROUP)})"
     now = _select_unpinned(pinned)
 
-    def scored_before(where: str = "") -> str:
+    def select_scored(where: str = "") -> str:
         return f"last_over_time({promql.population_series(semconv.SCORED, where)}[{longest}] offset {longest})"
 
     own = (mean for mean in means if mean.has_own_records)
-    before = [scored_before(), *(mean.under(mean.name, scored_before(mean.matchers)) for mean in own)]
+    before = [select_scored(), *(mean.under(mean.name, select_scored(mean.matchers)) for mean in own)]
     old = f"sum by ({', '.join(promql.BY_EVALUATOR)}) ({' or '.join(before)}) > 0"
     several = f'count by ({", ".join(promql.GROUP)}) ({SCORED}{{{WINDOW}="{longest}"}}) > 1'
     return "\nor ".join([f"({now}\nand {old})", f"({now}\nunless {group} ({several}))", *_select_pinned(pinned)])

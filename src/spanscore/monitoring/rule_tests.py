@@ -75,11 +75,7 @@ def unit_tests(
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> dict[str, Any]:
-    """Return the content of a test file.
-
-    Args:
-        rules: name of the rule file in the same folder.
-    """
+    """Return the content of a test file; ``rules``: name of the rule file in the same folder."""
     cases = [*_Traffic(plans, means, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
