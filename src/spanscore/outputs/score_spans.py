@@ -235,7 +235,8 @@ class EvaluationSpans:
         With the SDK's tracer, the finished span is made at once, unless a processor reads spans at their start. A span with a
         resource of its own is always made this way, because the tracer would give it the resource of this process.
         """
-        name, context, start_ns = f"{semconv.EVALUATION} {score.metric}", context_of(root), _start_ns(root)
+        name, context = f"{semconv.EVALUATION} {score.metric}", context_of(root)
+        start_ns = max(root.start_ns, root.end_ns - _LASTS_NS)
         parent, status = get_current_span(context).get_span_context(), _status(score)
         links, resource = _links(unit, parent), self._resource_of(root.resource)
         self._factory = factory = self._factory or PresetSpanFactory.of(tracer)
@@ -326,10 +327,6 @@ def _links(unit: Unit, root: SpanContext) -> list[Link]:
     turns = () if unit.session is None else (turn for turn in unit.session.links if turn != unit.key)
     others = (SpanContext(*turn, is_remote=True, trace_flags=root.trace_flags) for turn in turns)
     return [Link(context, {}) for context in (root, *others)]
-
-
-def _start_ns(root: SpanData) -> int:
-    return max(root.start_ns, root.end_ns - _LASTS_NS)
 
 
 def _status(score: Score) -> Status:
