@@ -225,7 +225,7 @@ def _of_population(where: str) -> str:
 
 
 def _of_source(instrument: str, where: str) -> str:
-    """Return the selector with the sources for which an instrument is read, unless ``where`` has a matcher of the source."""
+    """Return the selector with the sources for which an instrument is read, unless its matchers name the source."""
     if instrument in _OF_SOURCES:
         where = _of_population(where)
     elif instrument in _OF_UNITS and label(semconv.EVALUATION_SOURCE) not in where:
