@@ -56,3 +56,10 @@ def test_an_answer_that_breaks_off_is_named() -> None:
         pytest.raises(ConfigurationError, match=f"{re.escape(url)} gave an incomplete answer"),
     ):
         asked(url)
+
+
+def test_an_address_that_cannot_be_read_is_refused_and_no_password_shown() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read: Invalid IPv6 URL") as refused:
+        PrometheusApi("http://ada:secret@[::1")
+
+    assert "secret" not in str(refused.value)

@@ -53,4 +53,4 @@ def test_of_too_many_ranges_the_first_are_reported() -> None:
 
 
 def test_what_is_no_range_tells_nothing() -> None:
-    assert ranges_in("0-3,x", 0) == ranges_in("4--5", 0) == ranges_in("0-99999999999", 0) == set()
+    assert ranges_in("0-3,x", 0) == ranges_in("4--5", 0) == ranges_in("0-99999999999", 0) == ranges_in("²", 0) == set()

@@ -107,8 +107,9 @@ def test_a_listener_where_scores_would_be_sent_is_refused_with_what_to_set(http:
         refuse_own_endpoint(addresses(chosen), chosen)
 
 
-def test_a_listener_elsewhere_is_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+@pytest.mark.parametrize("endpoint", ["http://collector:4318", "http://localhost:99999"])
+def test_a_listener_elsewhere_is_none_of_them(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     chosen = settings()
 
     refuse_own_endpoint(addresses(chosen), chosen)

@@ -102,7 +102,9 @@ def test_a_server_that_is_no_store_is_named(kind: Any, body: bytes) -> None:
         next(kind(StoreClient(url, sleep=lambda _: None), {}, 0, 1).traces())
 
 
-@pytest.mark.parametrize("url", ["localhost:3200", "ftp://host", "", "http://ada:secret@host"])
+@pytest.mark.parametrize(
+    "url", ["localhost:3200", "ftp://host", "", "http://ada:secret@host", "http://ada:secret@[::1"]
+)
 def test_an_address_that_is_none_is_refused_and_no_password_shown(url: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         StoreClient(url)

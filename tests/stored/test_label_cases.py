@@ -32,6 +32,17 @@ def test_a_collected_case_is_read_with_its_scores(tmp_path: Path) -> None:
     assert [record.line for record in bad] == [4, 5]
 
 
+def test_a_case_is_named_by_ids_that_a_label_may_have(tmp_path: Path) -> None:
+    record, path = make_record(10), tmp_path / "cases.jsonl"
+    upper = {**record, "trace_id": record["trace_id"].upper(), "span_id": record["span_id"].upper()}
+    path.write_text("".join(json.dumps(each) + "\n" for each in (record, upper, {**record, "trace_id": "t1"})))
+
+    (case, same_case, without_unit), _ = read_cases(path)
+
+    assert case.names == same_case.names == {"trace_id": f"{11:032x}", "span_id": f"{11:016x}"}
+    assert without_unit.names.keys() == {"key"}
+
+
 def test_a_file_without_samples_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "cases.jsonl"
     file.write_text('{"humen": 1}\n')

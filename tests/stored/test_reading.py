@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -61,6 +62,17 @@ def test_standard_input_is_read_by_its_first_character(monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
     assert samples("-") == [ONE, TWO]
+
+
+def test_a_pipe_is_read_from_its_beginning() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, LINES.encode())
+    os.close(writing)
+
+    read = [record.sample for record in read_samples(f"/dev/fd/{reading}")]
+    os.close(reading)
+
+    assert read == [ONE, TWO]
 
 
 def test_utf_16_is_read_by_its_mark(tmp_path: Path) -> None:

@@ -180,7 +180,6 @@ class SpooledCarrier:
             self._query_rows()
 
     def _count_expired(self, rows: list[SpoolRow]) -> None:
-        """Report rows that are too old as lost, and delete them."""
         for row in rows:
             self._lost(_copy(row), Outcome.EXPIRED)
         self._spool.done([row.key for row in rows])

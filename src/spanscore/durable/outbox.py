@@ -108,17 +108,11 @@ class OutboxCounts(NamedTuple):
 
 @dataclass(slots=True)
 class _Queue:
-    """Payloads with one set of headers.
+    """Payloads with one set of headers."""
 
-    Attributes:
-        due_s: time of the next request, by the clock.
-        most: highest number of payloads in that request; halved after the backend refused one as unreadable or too large.
-        tries: number of failures of the next request.
-    """
-
-    due_s: float
-    most: int
-    tries: int = 0
+    due_s: float  # time of the next request, by the clock
+    most: int  # payloads in that request; halved after the backend refused one as unreadable or too large
+    tries: int = 0  # failures of that request
     payloads: deque[Payload] = field(default_factory=deque)
 
 

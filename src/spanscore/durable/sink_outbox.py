@@ -38,11 +38,8 @@ class MessageCarrier(HttpCarrier):
         parts = urlsplit(destination.url)
         self._destination = destination
         self._path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-        client = OtlpClient(
-            f"{parts.scheme}://{parts.netloc}",
-            key=f"the url of the sink {destination.name}",
-            timeout_s=_TIMEOUT_S,
-        )
+        key = f"the url of the sink {destination.name}"
+        client = OtlpClient(f"{parts.scheme}://{parts.netloc}", key=key, timeout_s=_TIMEOUT_S)
         rules = SendingRules(
             most=destination.most,
             gather_s=_GATHER_S if destination.most > 1 else 0.0,
@@ -172,7 +169,6 @@ class SinkOutbox:
             self._note_loss(reason)
 
     def _on_loss(self, copy: UnitCopy, outcome: Outcome) -> None:
-        """Note that a stored message was refused for good, or has expired."""
         self._note_loss("older than spool.max_age" if outcome is Outcome.EXPIRED else self._sender.counts().last_loss)
 
     def _note_loss(self, reason: str) -> None:

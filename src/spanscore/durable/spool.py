@@ -106,8 +106,7 @@ class SpoolFile:
         call_in_child(self, SpoolFile._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        """Start again without a row: waiting operations, leases and the connection belong to the parent."""
-        self._inherited.append(self._writer)  # kept, because a child must not close its connection
+        self._inherited.append(self._writer)  # kept, because a child must not close the parent's connection
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -321,8 +320,9 @@ class SpoolFile:
 # --- inspection for the command line, without content ------------------------------------------------------------
 
 _LOCK_WAIT_S: Final = 30.0
-_DAY_NS: Final = 86_400 * 1_000_000_000
-_INSPECTION_BOUNDS: Final = SpoolBounds(max_bytes=2**62, max_age_ns=36_500 * _DAY_NS, lease_ns=60_000_000_000)
+_INSPECTION_BOUNDS: Final = SpoolBounds(
+    max_bytes=2**62, max_age_ns=36_500 * 86_400 * 1_000_000_000, lease_ns=60_000_000_000
+)
 """Bounds for inspection, because the file does not contain those of the configuration."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from spanscore.durable.rows import COPY, JOB, PutResult, RowEnd, RowKey, SpoolRow, SpoolState
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _STARTED = 0, 19
 """Indexes into the fields of ``/proc/PID/stat`` after the name, which may itself contain blanks and brackets."""
 
@@ -47,7 +46,7 @@ def this_process() -> LeaseHolder:
     """Return a new holder, because a process may open the file more than once."""
     boot, namespace = "", ""
     with suppress(OSError):
-        boot = _BOOT_ID.read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")
     _, started = _process_stat(os.getpid()) or ("", 0)
     return LeaseHolder(int.from_bytes(os.urandom(7), "big"), boot, namespace, os.getpid(), started)
@@ -318,9 +317,8 @@ class SpoolTable:
         changed = "scores = NULL, attempts = 0, metrics = ?"
         self._run_each(f"{_RELEASE}, {changed} WHERE key = ? AND owner = ?", values)
 
-    def delete_and_remember(self, keys: Iterable[RowKey]) -> None:
+    def delete_and_remember(self, keys: Sequence[RowKey]) -> None:
         """Delete rows of this holder, and remember their keys for ``max_age``."""
-        keys = [*keys]
         self.remember(keys)
         self.delete(keys)
 
@@ -332,9 +330,8 @@ class SpoolTable:
         self._run("DELETE FROM done WHERE id <= (SELECT max(id) FROM done) - ?", (most,))
         self._run(_FORGET, (_MOST_FORGOTTEN, now_ns - self._bounds.max_age_ns))
 
-    def mark_sent(self, keys: Iterable[RowKey]) -> None:
+    def mark_sent(self, keys: Sequence[RowKey]) -> None:
         """Keep rows of this holder until sums with their scores are exported; in a file that is half full, delete them."""
-        keys = [*keys]
         if self.used_bytes() > self._bounds.max_bytes / 2:
             self.delete_and_remember(keys)
             return
@@ -361,9 +358,8 @@ class SpoolTable:
         messages = dict(self._run(f"SELECT kind, count(*) FROM rows {_MESSAGES} GROUP BY kind").fetchall())
         age_ns, expired = self._oldest_ns(""), 0
         if age_ns > self._bounds.max_age_ns:
-            expired = self._count(
-                "owner IS NULL AND aside = 0 AND put_ns < ?", self._wall_ns() - self._bounds.max_age_ns
-            )
+            oldest_ns = self._wall_ns() - self._bounds.max_age_ns
+            expired = self._count("owner IS NULL AND aside = 0 AND put_ns < ?", oldest_ns)
         return SpoolState(
             depth=self._number("SELECT count(*) FROM rows") - dead_letters - sent - sum(messages.values()),
             bytes=self.used_bytes(),
@@ -376,9 +372,8 @@ class SpoolTable:
 
     def _oldest_ns(self, which: str) -> int:
         """Return the age of the oldest row that is not a dead letter; 0 without such a row."""
-        oldest = self._run(
-            f"SELECT put_ns FROM rows WHERE aside = 0 AND NOT sent{which} ORDER BY id LIMIT 1"
-        ).fetchone()
+        query = f"SELECT put_ns FROM rows WHERE aside = 0 AND NOT sent{which} ORDER BY id LIMIT 1"
+        oldest = self._run(query).fetchone()
         return 0 if oldest is None else max(0, self._wall_ns() - oldest[0])
 
     def _count(self, which: str, *values: int) -> int:
@@ -400,7 +395,6 @@ class SpoolTable:
         ).fetchall()
 
     def _find_unleased(self, which: str, values: tuple[int | str, ...], kind: str, most: int) -> list[tuple[int, int]]:
-        """Return times and ids of the oldest rows without a lease."""
         return self._run(
             f"SELECT put_ns, id FROM rows WHERE owner IS NULL AND kind = ? AND {which} ORDER BY put_ns, id LIMIT ?",
             (kind, *values, most),
@@ -423,10 +417,8 @@ class SpoolTable:
 
     def dead_letters(self) -> Iterator[tuple[RowKey, int, int]]:
         """Yield the key, the number of crashes and the time of each dead letter."""
-        for key, attempts, put_ns in self._run(
-            "SELECT key, attempts, put_ns FROM rows WHERE aside > 0 ORDER BY put_ns"
-        ):
-            yield RowKey.from_bytes(key), attempts, put_ns
+        query = "SELECT key, attempts, put_ns FROM rows WHERE aside > 0 ORDER BY put_ns"
+        return ((RowKey.from_bytes(key), attempts, put_ns) for key, attempts, put_ns in self._run(query))
 
     def retry_dead_letters(self) -> int:
         """Make dead letters available again; return their number."""

@@ -41,7 +41,6 @@ _CHECKED_WHOLE_BYTES: Final = 128_000_000
 """Size up to which a file is checked completely: 128 MB take 0.6 s at most, 1 GB takes 0.8 s from memory, 4.5 s from disk. In
 a larger file only the tables without bodies are checked (18 MB of 1 GB, 0.1 s). A damaged body is found when it is read.
 """
-_COLUMN_NAMES: Final = "SELECT name FROM pragma_table_info('rows')"
 _MOVE_WAIT_S: Final = 10.0
 """Longest wait for another process that is renaming the damaged file, in seconds."""
 
@@ -139,8 +138,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _lacking(connection: sqlite3.Connection) -> list[str]:
-    """Return the columns that a file of an earlier version lacks."""
-    names = {name for (name,) in connection.execute(_COLUMN_NAMES)}
+    names = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('rows')")}
     return [column for column in ADDED if column not in names]
 
 
@@ -264,14 +262,10 @@ class _Unwritten(Exception):
 class SpoolWriter:
     """The spool's file, opened at the first write, and again after a fault.
 
+    The fields without a description are arguments of ``SpoolFile``.
+
     Attributes:
-        path: path of the file.
-        sync: SQLite's ``synchronous``.
         bounds: limits of the file, of the age of rows, and of leases.
-        clock: clock of leases, in ns.
-        wall_ns: wall clock for the age of rows, Unix ns.
-        lock_wait_s: time in s for which an operation waits for the lock of another program.
-        tidy_s: seconds between two truncations of the log; deleted rows can be read in the log until it is truncated.
         leases: the lease of this process, and the expiry of other leases.
         hurry_by: time by ``monotonic`` at which all waiting ends, because the spool is being closed.
         state: latest state that was read from the file.

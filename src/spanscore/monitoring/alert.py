@@ -114,8 +114,6 @@ def alert_labels(severity: str, metric: str, window: str = "") -> dict[str, str]
 
 METRIC_NAME = f"{{{{ $labels.{promql.METRIC} }}}}"
 """Template that yields the name of the alert's metric."""
-
-
 _PARTS_OF_SHARE = ("=.*", ".*=")
 METRIC_OF_SHARE, CATEGORY_OF_SHARE = (f'reReplaceAll "{rest}" "" $labels.{promql.METRIC}' for rest in _PARTS_OF_SHARE)
 """Template expressions of the metric and the category of a share, whose name is ``metric=category``."""
@@ -138,14 +136,14 @@ def worst_share(value: str, window: str) -> AlertNumber:
         value: expression of the share, with ``promql.OWN``.
         window: window for the share of units without a score.
     """
-    missing = _missing(window)
-    at_worst = f"1 - (1 - {value}) * on ({', '.join(promql.GROUP)}) group_left () (1 - ({missing}))"
+    at_worst = f"1 - (1 - {value}) * {_scored_share(window)}"
     return AlertNumber(at_worst, " At worst %.2f, if all units without a score had it.")
 
 
-def _missing(window: str) -> str:
-    """Return the query of the share of units without a score; no result if that share is below 1 %."""
-    return f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
+def _scored_share(window: str) -> str:
+    """Return the factor for a mean: the share of units with a score; no result if below 1 % of the units have none."""
+    missing = f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
+    return f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({missing}))"
 
 
 def by_metric(texts: Mapping[str, str]) -> str:
@@ -209,8 +207,8 @@ def mean_figures(scales: Iterable[Scale], value: str, window: str) -> Mapping[st
         value: expression of the alert's mean, with ``promql.OWN``.
         window: window for the share of units without a score.
     """
-    rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({_missing(window)}))"
-    figures = {"worst": AlertNumber(f"{value} * {rest}", " At worst %.2f, if all units without a score failed.")}
+    at_worst = f"{value} * {_scored_share(window)}"
+    figures = {"worst": AlertNumber(at_worst, " At worst %.2f, if all units without a score failed.")}
     for scale in (scale for scale in scales if not _is_quality(scale)):
         low, high = _ends(scale)  # the inverse of ``Scale.quality``: quality → raw value
         begin, sign = (low, "+") if scale.direction == "higher" else (high, "-")

@@ -6,7 +6,7 @@ The means of the hours of the week are learned from scores, and kept in the file
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, fsum, sqrt
 from operator import add
@@ -19,7 +19,7 @@ from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, Offse
 from spanscore.core.printable import format_duration, parse_duration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import estimates, promql
-from spanscore.monitoring.estimates import MIN_SCORES, Moments
+from spanscore.monitoring.estimates import MIN_SCORES, Moments, group_moments
 
 UNKNOWN = 0.95
 """Assumed level of a baseline that is not known yet: near 1, because a pass/fail metric needs the most scores there."""
@@ -205,13 +205,10 @@ def hour_of_week(time_s: float) -> int:
 
 
 def learn_baseline(steps: Sums) -> LearnedBaseline:
-    """Return the baseline learned from scores.
+    """Return the baseline learned from scores; ``steps``: start of five minutes, in seconds since the epoch → sums.
 
     The variation around the normal means is measured on each week with the normal means of the other weeks (on days, if there
     are less than two weeks), because the means of the same week would fit it too well.
-
-    Args:
-        steps: start of five minutes, in seconds since the epoch → sums.
 
     Raises:
         TooShortError: the scores cover less than 7 days.
@@ -220,7 +217,7 @@ def learn_baseline(steps: Sums) -> LearnedBaseline:
     days = len({start // DAY_S for start in scored})
     if days < LEAST_DAYS:
         raise TooShortError(f"there are scores of {days} days; an hour-of-week baseline needs {LEAST_DAYS}")
-    hours, whole = _group(scored, lambda start: start // _HOUR_S), sum(scored.values(), Moments())
+    hours, whole = group_moments(scored, lambda start: start // _HOUR_S), sum(scored.values(), Moments())
     spread = estimates.standard_error(whole) ** 2 * estimates.n_eff(whole)
     residuals = _out_of_sample(scored, hours, spread)
     hourly = _windows(residuals, _HOUR_S)
@@ -261,7 +258,7 @@ def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
         hours: number of an hour since the epoch → sums.
         spread: variance of one score.
     """
-    by_day, by_week = _group(hours, lambda hour: hour % 24), _group(hours, _of_week)
+    by_day, by_week = group_moments(hours, lambda hour: hour % 24), group_moments(hours, _of_week)
     chance = spread * _overdispersion(hours, by_week, spread)
     of_day = _shrink(by_day, dict.fromkeys(range(24), estimates.mean(sum(hours.values(), Moments()))), chance)
     return tuple(_shrink(by_week, {hour: of_day[hour % 24] for hour in range(HOURS)}, chance).values())
@@ -291,31 +288,16 @@ def _of_week(hour: int) -> int:
     return hour_of_week(hour * _HOUR_S)
 
 
-def _group(sums: Sums, key: Callable[[int], int]) -> dict[int, Moments]:
-    """Return the sums of each group of time spans; ``key``: time span → group."""
-    groups: defaultdict[int, Moments] = defaultdict(Moments)
-    for time, of in sums.items():
-        groups[key(time)] += of
-    return groups
-
-
 # --- variation around the profile -------------------------------------------------------------------------------
 
 
 class _Residual(NamedTuple):
-    """Sums of some scores minus their normal means.
+    """Sums of some scores minus their normal means."""
 
-    Attributes:
-        weight: Σw.
-        weight2: Σw².
-        profile: Σw of the distances from the profile of the other weeks.
-        flat: Σw of the distances from the overall mean of the other weeks.
-    """
-
-    weight: float
-    weight2: float
-    profile: float
-    flat: float
+    weight: float  # Σw
+    weight2: float  # Σw²
+    profile: float  # Σw of the distances from the profile of the other weeks
+    flat: float  # Σw of the distances from the overall mean of the other weeks
 
     @property
     def size(self) -> float:

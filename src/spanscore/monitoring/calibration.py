@@ -80,13 +80,6 @@ class Proportion(NamedTuple):
         share = ones / w
         return cls(share, ((1.0 - share) ** 2 * ones2 + share**2 * zeros2) / w**2)
 
-    def add_variance_of_error(self, other: float) -> Proportion:
-        """Return the share with the variance of the annotator error added.
-
-        ``other`` is the share for an annotator error that is one standard error higher.
-        """
-        return Proportion(self.share, self.variance + (other - self.share) ** 2)
-
 
 LEAST_SHARED = 10
 """Least number of units with two or more named annotators; below it the annotator error is not measured."""
@@ -100,8 +93,8 @@ class AnnotatorError(NamedTuple):
         variance: variance of the estimate of ``rate``; 0 = the rate is given.
     """
 
-    rate: float
-    variance: float = 0.0
+    rate: Annotated[float, Field(ge=0.0, lt=0.5, strict=True)]  # 0.5 is a coin
+    variance: Annotated[float, Field(ge=0.0, strict=True)] = 0.0
 
     def of_majorities(self, margins: Iterable[int]) -> AnnotatorError:
         """Return the mean error of majority labels; ``margins``: votes by which each majority leads, 1 or more.
@@ -402,8 +395,12 @@ class Calibration:
         shares = self._smooth_rates(error.rate)
         if not error.variance:
             return shares
-        right, wrong = self._smooth_rates(min(error.rate + sqrt(error.variance), _MOST_ERROR))
-        return shares[0].add_variance_of_error(right.share), shares[1].add_variance_of_error(wrong.share)
+        raised = self._smooth_rates(min(error.rate + sqrt(error.variance), _MOST_ERROR))  # by one standard error
+        right, wrong = (
+            own._replace(variance=own.variance + (other.share - own.share) ** 2)
+            for own, other in zip(shares, raised, strict=True)
+        )
+        return right, wrong
 
     def _smooth_rates(self, error: float) -> tuple[Proportion, Proportion]:
         passed, failed = self._weights()
@@ -564,9 +561,11 @@ def read_calibration(path: str | Path) -> SavedCalibration:
     except ValueError as error:
         raise ConfigurationError(f"calibration {path} is {_WHAT}: not valid JSON") from error
     try:
-        read = _SAVED.validate_python(
-            {"metric": tree["metric"], "evaluator_version": tree["evaluator_version"], "calibration": _counts(tree)}
-        )
+        names = {name: tree[name] for name in ("metric", "evaluator_version")}
+        labels = {name: tree["labels"][name] for name in _CELLS}
+        error_rate = AnnotatorError(**tree.get("annotator_error", {"rate": 0.0}))
+        calibration = {**labels, "assumed_random": tree["assumed_random"], "annotator_error": error_rate}
+        read = _SAVED.validate_python({**names, "calibration": calibration})
     except (ValidationError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{path} is {_WHAT}: it must contain metric, evaluator version, assumed_random and labels"
@@ -593,14 +592,6 @@ def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
             )
         calibrations[calibration.metric] = calibration
     return calibrations
-
-
-def _counts(tree: dict[str, Any]) -> dict[str, Any]:
-    error = AnnotatorError(**tree.get("annotator_error", {"rate": 0.0}))
-    if not (0.0 <= error.rate < 0.5 and error.variance >= 0.0):  # noqa: PLR2004  (a coin)
-        raise TypeError
-    cells = {name: tree["labels"][name] for name in _CELLS}
-    return {**cells, "assumed_random": tree["assumed_random"], "annotator_error": error}
 
 
 def _plain(text: str) -> str:
@@ -648,12 +639,10 @@ def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[d
 
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
     low, high = corrected_ends(saved.calibration, share, variance)
+    bare_share = f"sum without (window) ({share})"  # the sums have no label ``window``
     for name, expression in (
         (_SHARE, restrict(WRITTEN, smoothed_share(sum_of_passes, every))),
-        (
-            _VARIANCE,
-            smoothed_variance(sum_of_passes, every, f"sum without (window) ({share})"),
-        ),  # the sums have no label ``window``
+        (_VARIANCE, smoothed_variance(sum_of_passes, every, bare_share)),
         (CORRECTED, restrict(WRITTEN, corrected_rate(saved.calibration, sum_of_passes, every))),
         (LOW, low),
         (HIGH, high),

@@ -153,12 +153,10 @@ def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict
 
 
 def _pinned_versions(means: Iterable[WatchedMean]) -> dict[str, str]:
-    """Return name → the only evaluator version that is watched, for means with one."""
     return {mean.name: version for mean in means if (version := mean.settings.evaluator_version)}
 
 
 def _plan_constants(plan: DropPlan) -> Iterator[dict[str, Any]]:
-    """Yield the rules that record the constants of a plan: tolerance, baseline and variation of the baseline."""
     baseline, metric = plan.baseline, plan.watched.name
     yield recorded.constant(recorded.TOLERANCE, plan.tolerated, metric)
     if baseline.hours:
@@ -174,7 +172,7 @@ def _plan_constants(plan: DropPlan) -> Iterator[dict[str, Any]]:
 
 
 def _critical_z2(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
-    """Yield expressions of the z² at which a window detects a drop, one for all metrics with the same value."""
+    """Yield expressions of z², one for all metrics with the same value."""
     by_z: dict[float, list[str]] = {}
     for plan in plans:
         by_z.setdefault(plan.windows[window], []).append(plan.watched.name)
@@ -256,16 +254,14 @@ def _describe_change(plans: Sequence[DropPlan], shared: Monitoring, of_judge: It
 
 
 def _change_figures(shared: Monitoring) -> dict[str, AlertNumber]:
-    """Return the figures of a change: its start, its mean in each window that detects it, its scores, and the links' start."""
+    since = f"{recorded.SINCE}{{{promql.OWN}}}"
     by_window = {
-        window: f'{recorded.DROP}{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
+        f"window_{window}": AlertNumber(f'{recorded.DROP}{{{recorded.WINDOW}="{window}",{promql.OWN}}}', f" {window}")
         for window in map(promql.duration, sorted(shared.windows))
     }
     return {
-        "since": AlertNumber(
-            f"{recorded.SINCE}{{{promql.OWN}}}", pipe='humanizeTimestamp | reReplaceAll ":[0-9.]+ .*" ""'
-        ),
-        **{f"window_{window}": AlertNumber(expression, f" {window}") for window, expression in by_window.items()},
+        "since": AlertNumber(since, pipe='humanizeTimestamp | reReplaceAll ":[0-9.]+ .*" ""'),
+        **by_window,
         "scores": AlertNumber(f"max {_ONE_OF} ({recorded.N_EFF}{{{promql.OWN}}} and {_OWN_DROP})", "%.0f"),
         "from": AlertNumber(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
     }
@@ -276,7 +272,6 @@ def _keep_s(shared: Monitoring) -> float:
 
 
 def _false_alarm_note(plan: DropPlan) -> str:
-    """Return the sentence on the rate of false alarms, and the runbook."""
     every = promql.duration(plan.watched.settings.false_alarm_every)
     where = "of this service" if plan.baseline.is_learned else "if quality does not vary by itself"
     text = f"At most one false alarm in {every}, {where}."
@@ -424,10 +419,7 @@ def _miss_probabilities(plan: DropPlan, window_s: float, windows: _Windows, drop
 def _windows_since(scores: Sequence[float], window_s: float, begin: int, within_s: float) -> _Windows:
     """Return the consecutive windows since a drop began; if the time is shorter than a window, the window that ends it.
 
-    Args:
-        scores: effective scores of each hour.
-        begin: hour in which the drop began.
-        within_s: time since then, in s.
+    ``begin`` is the hour in which the drop began, ``within_s`` the time since then, in s.
     """
     count, hours = floor(within_s / window_s), window_s / _HOUR_S
     if not count:
@@ -438,7 +430,6 @@ def _windows_since(scores: Sequence[float], window_s: float, begin: int, within_
 
 
 def _scores_between(scores: Sequence[float], begin: float, end: float) -> float:
-    """Return the scores between two times, both in hours."""
     return sum(
         scores[hour % len(scores)] * (min(end, hour + 1) - max(begin, hour)) for hour in range(floor(begin), ceil(end))
     )

@@ -103,6 +103,14 @@ def moments(scores: Iterable[tuple[float, float]], lost: Iterable[float] = ()) -
     return Moments(len(units), total(1, 0), total(1, 1), total(2, 0), total(2, 1), total(2, 2), *of_lost)
 
 
+def group_moments(sums: Mapping[int, Moments], key: Callable[[int], int]) -> dict[int, Moments]:
+    """Return the sums of each group of time spans; ``key``: time span → group."""
+    groups: defaultdict[int, Moments] = defaultdict(Moments)
+    for time, of in sums.items():
+        groups[key(time)] += of
+    return groups
+
+
 def mean(of: Moments) -> float:
     """Return Hájek's mean Σwy/Σw, in [0, 1]; NaN without scores.
 

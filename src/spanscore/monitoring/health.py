@@ -36,6 +36,7 @@ from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import MIN_SCORES, WRITTEN, steady_window
 from spanscore.monitoring.watched_means import WatchedMean
 from spanscore.outputs.aggregates import is_conditional
+from spanscore.outputs.instrument_table import APPLICABLE
 from spanscore.protocols import Metric
 
 # --- silence ----------------------------------------------------------------------------------------------------------
@@ -118,7 +119,6 @@ def no_scores_of_units(metrics: Sequence[Metric], shared: Monitoring, inner: Seq
 
 
 def _names_by(key: Callable[[Metric], bool], metrics: Iterable[Metric]) -> dict[bool, list[str]]:
-    """Return the names of metrics, grouped by a property of the metric."""
     groups: dict[bool, list[str]] = {}
     for metric in metrics:
         groups.setdefault(key(metric), []).append(metric.name)
@@ -126,7 +126,6 @@ def _names_by(key: Callable[[Metric], bool], metrics: Iterable[Metric]) -> dict[
 
 
 def _units_due(window: str, where: str, *, conditional: bool) -> str:
-    """Return the number of ended units of each replica that should have a score."""
     # a condition that never holds has its own alert
     excused = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
     where = f'{where},{label(semconv.OUTCOME)}!~"{excused}"'
@@ -151,9 +150,16 @@ def _with_inner(inner: Sequence[WatchedMean], query: Callable[[str], str]) -> st
 
 def no_scores_for_long(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on metrics whose scores stopped or never started."""
-    where = match_metrics(metric.name for metric in metrics)
-    absent = "\nor ".join(_is_absent(where, service) for service in shared.services or [""])
-    reasons = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: absent}
+    where, least = match_metrics(metric.name for metric in metrics), shortest_silence_s(shared)
+    window = promql.duration(least)  # for replicas no longer, because a worker that lost its partitions gets no units
+    limit = f"clamp({MISSED_SCORES * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
+    units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_delegating(window)}"
+    service_is_silent = f"on ({', '.join(promql.GROUP)}) ({_is_silent(where, shared)})"
+    reasons = {
+        SILENT: _is_silent(where, shared),
+        REPLICA: f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {limit}\nand ({units})\nunless {service_is_silent}",
+        ABSENT: "\nor ".join(_is_absent(where, service) for service in shared.services or [""]),
+    }
     no_score = f"No score of {METRIC_NAME} for {{lasting}}"
     texts = {
         SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer, or no connection. Gone for good? Name the others in "
@@ -165,24 +171,12 @@ def no_scores_for_long(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     return Alert(
         name="SpanscoreNoScores",
         expression=promql.label_each("reason", reasons),
-        labels=alert_labels(
-            "critical", METRIC_NAME, promql.duration(shortest_silence_s(shared))
-        ),  # the reason is in the expression
+        # the reason is in the expression
+        labels=alert_labels("critical", METRIC_NAME, window),
         summary=f"{METRIC_NAME} has no scores",
         text=f"{by_label('reason', texts)} No other alert on it can fire meanwhile.",
         figures={"rate": AlertNumber(f"{SCORES_PER_HOUR}{{{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
     )
-
-
-def _is_silent_replica(where: str, shared: Monitoring) -> str:
-    """Return the query of replicas that get units but have been silent for too long, while their service is not silent."""
-    least = shortest_silence_s(shared)
-    limit = f"clamp({MISSED_SCORES * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
-    service = f"on ({', '.join(promql.GROUP)})"
-    window = promql.duration(least)  # no longer, because a worker that lost its partitions gets no units
-    units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_delegating(window)}"
-    silent = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {limit}"
-    return f"{silent}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
 
 
 def _delegating(window: str) -> str:
@@ -192,7 +186,6 @@ def _delegating(window: str) -> str:
 
 
 def _is_silent(where: str, shared: Monitoring) -> str:
-    """Return the query of services that have been silent for too long."""
     by_rate = f"clamp({MISSED_SCORES * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
     limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else by_rate
     return f"{_of_services(SILENT_SECONDS, where, shared.services)} >= {limit}"
@@ -295,7 +288,6 @@ ENOUGH: Final = 300
 For a condition that holds for 3 % of traffic this happens once in 9,000 times, for a condition of 1 % once in 20."""
 WINDOW_S: Final = 86_400.0
 """Seconds of the window: a day, because questions differ by the hour."""
-_APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("true", "false"))
 
 
 class Applicability(NamedTuple):
@@ -334,15 +326,12 @@ def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] =
 def running_applicability(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
     """Return the share from a scorer's own sums since its start, over all evaluator versions; None without a decision."""
     totals: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2):
+    for name in APPLICABLE:
         for labels, value in sums(name).items():
             named = dict(labels)
             if named[semconv.EVALUATION_NAME] == metric:
                 totals[name, named[semconv.APPLICABLE]] += value
-    (w, not_w), (w2, not_w2) = (
-        (totals[name, "true"], totals[name, "false"])
-        for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
-    )
+    (w, not_w), (w2, not_w2) = ((totals[name, "true"], totals[name, "false"]) for name in APPLICABLE)
     # the averaged value y is 1 or 0, so y² = y
     return _share(Moments(w=w + not_w, wy=w, w2=w2 + not_w2, w2y=w2, w2y2=w2, lost=lost.w, lost2=lost.w2))
 
@@ -358,18 +347,12 @@ def _share(of: Moments) -> Applicability | None:
 def never_applies() -> Alert:
     """Return the alert on a condition that never holds."""
     window = promql.duration(WINDOW_S)
-    w, w2, applied = (
-        promql.increase(name, window, matcher)
-        for name, matcher in (
-            (semconv.APPLICABLE_WEIGHT, _DOES_NOT),
-            (semconv.APPLICABLE_WEIGHT2, _DOES_NOT),
-            (semconv.APPLICABLE_WEIGHT, _APPLIES),
-        )
-    )
-    never = f"{w} ^ 2 / {w2} >= {ENOUGH}\nunless {applied} > 0"
+    applies, does_not = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("true", "false"))
+    w, w2 = (promql.increase(name, window, does_not) for name in APPLICABLE)
+    applied = promql.increase(semconv.APPLICABLE_WEIGHT, window, applies)
     return Alert(
         name="SpanscoreNeverApplies",
-        expression=never,
+        expression=f"{w} ^ 2 / {w2} >= {ENOUGH}\nunless {applied} > 0",
         labels=alert_labels("warning", METRIC_NAME, window),
         summary="a metric applies to no unit",
         text=f"The condition of {METRIC_NAME} (applies_when) held for none of the units that were judged over {window}, worth "
@@ -488,8 +471,7 @@ def judge_failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence
         summary=f"evaluations of {METRIC_NAME} fail",
         text=f"A share of {{value}} of the evaluations of {METRIC_NAME} failed over {window} ({{service}}), more than "
         f"{shared.max_failed:g}. Their units have no score: the mean covers the rest. Kinds of failure: "
-        "spanscore.evaluation.outcome of "
-        "spanscore_evaluations_total; why: error.type on the evaluation spans.",
+        "spanscore.evaluation.outcome of spanscore_evaluations_total; why: error.type on the evaluation spans.",
     )
 
 
@@ -527,8 +509,7 @@ def judge_breaker_open() -> Alert:
         summary="a judge does not answer",
         text=f"{account} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
         "judge.queue_timeout, and then end as judge_unavailable. If it refuses the key, the model or the account, a "
-        "person must act: see "
-        "scorer.status().",
+        "person must act: see scorer.status().",
     )
 
 
@@ -542,16 +523,16 @@ def budget_binding() -> Alert:
         labels=alert_labels("warning", ALL, window),
         summary="a budget removes most of the scores",
         text=f"The budget in {budget} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
-        "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, "
-        "lower rates, or use a cheaper model.",
+        "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, lower rates, or use a cheaper "
+        "model.",
     )
 
 
 REMEDIES: Mapping[str, str] = {
     "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue_size, limits.queue_bytes or "
     "limits.workers",
-    "event_queue_full": "Units were lost as the event queue was full: raise limits.event_queue_size, "
-    "or lower the sampling rate",
+    "event_queue_full": "Units were lost as the event queue was full: raise limits.event_queue_size, or lower the sampling "
+    "rate",
     "hold_lost": "Held spans were lost at the shutdown of the provider: shut the scorer down first",
 }
 """Reason for lost units → remedy."""

@@ -8,9 +8,8 @@ compares their smallest p, multiplied by the number of replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spanscore import semconv
 from spanscore.config.monitoring import JudgeCheck, Monitoring
@@ -107,11 +106,6 @@ def shares_of_false_alarms(means: Iterable[WatchedMean], shared: Monitoring, *, 
     """
     windows = sum(mean.watches_drops for mean in means) * len(scopes_of(shared)) * len(shared.windows)
     return (windows + judge_checks) * max(1, len(shared.services))
-
-
-def judge_check_records(plans: Sequence[JudgeCheckPlan]) -> Iterator[dict[str, Any]]:
-    """Yield the rule that records, for each metric, the p-value below which its judge has changed."""
-    return (recorded.constant(recorded.JUDGE_P, plan.below, plan.metric) for plan in plans)
 
 
 def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:

@@ -46,7 +46,10 @@ class PrometheusApi:
     timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+        except ValueError as error:
+            raise ConfigurationError(f"the address of Prometheus cannot be read: {error}; {_HOW}") from None
         if parts.username or parts.password:
             raise ConfigurationError(
                 "the address of Prometheus contains a name or a password, which queries do not use; remove it"
@@ -135,13 +138,8 @@ def _query_increases(
     The growth is the sum of the exact differences of each replica's counter; ``increase()`` is not exact around a restart. The
     steps of a restart, and of a replica's first scores, have no growth.
 
-    Args:
-        instruments: pairs of a name and the instrument under it.
-        by: labels that separate groups; the value of an absent label is empty.
-        where: PromQL matchers.
-        begin: start of the first step, seconds since the epoch, a multiple of ``step``.
-        end: start of the last step, seconds since the epoch, a multiple of ``step``.
-        step: length of a step, in s.
+    ``instruments`` are pairs of a name and its instrument, ``by`` the labels that separate groups, of which absent ones are
+    empty. ``begin`` and ``end`` are seconds since the epoch, multiples of ``step``: the starts of the first and the last step.
     """
     sums: defaultdict[tuple[str, ...], defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for name, instrument in instruments:

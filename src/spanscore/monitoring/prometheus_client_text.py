@@ -16,8 +16,8 @@ from spanscore.errors import MissingExtraError
 from spanscore.monitoring import promql as names
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import HistogramDataPoint, MetricsData
     from opentelemetry.sdk.metrics.export import Metric as Collected
+    from opentelemetry.sdk.metrics.export import MetricsData
     from prometheus_client import Metric
     from prometheus_client.samples import Exemplar
 
@@ -66,31 +66,28 @@ class Exposition:
         family = Metric(name, collected.description or "", kind)
         points: Iterable[Any] = collected.data.data_points
         for point in points:
-            own = {names.label(key): str(value) for key, value in (point.attributes or {}).items()}
+            labels = {names.label(key): str(value) for key, value in (point.attributes or {}).items()} | dict(common)
             if kind == "histogram":
-                self._add_histogram(family, {**own, **common}, point)
+                self._add_histogram(family, labels, point)
             else:
-                family.add_sample(f"{name}_total" if kind == "counter" else name, {**own, **common}, point.value)
+                family.add_sample(f"{name}_total" if kind == "counter" else name, labels, point.value)
         return family
 
     def _add_histogram(self, family: Metric, labels: dict[str, str], point: Any) -> None:
+        from prometheus_client.samples import Exemplar
+
         bounds = [str(float(bound)) for bound in point.explicit_bounds] + ["+Inf"]
         series = [{**labels, "le": bound} for bound in bounds]
         keys = [(family.name, *chain.from_iterable(own.items())) for own in series]
-        self._keep_exemplars(point, keys)
-        for own, key, count in zip(series, keys, accumulate(point.bucket_counts), strict=True):
-            family.add_sample(f"{family.name}_bucket", own, count, exemplar=self._latest.get(key))
-        family.add_sample(f"{family.name}_count", labels, point.count)
-        family.add_sample(f"{family.name}_sum", labels, point.sum)
-
-    def _keep_exemplars(self, point: HistogramDataPoint, keys: list[tuple[str, ...]]) -> None:
-        from prometheus_client.samples import Exemplar
-
         for exemplar in point.exemplars:
             if exemplar.trace_id and exemplar.span_id:
                 ids = {"trace_id": f"{exemplar.trace_id:032x}", "span_id": f"{exemplar.span_id:016x}"}
                 key = keys[bisect_left(point.explicit_bounds, exemplar.value)]
                 self._latest[key] = Exemplar(ids, exemplar.value, exemplar.time_unix_nano / 1e9)
+        for own, key, count in zip(series, keys, accumulate(point.bucket_counts), strict=True):
+            family.add_sample(f"{family.name}_bucket", own, count, exemplar=self._latest.get(key))
+        family.add_sample(f"{family.name}_count", labels, point.count)
+        family.add_sample(f"{family.name}_sum", labels, point.sum)
 
 
 def _kind(data: Any) -> Literal["counter", "gauge", "histogram"]:

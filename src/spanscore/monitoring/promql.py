@@ -118,7 +118,7 @@ def replacement(text: str) -> str:
 
 def current(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return the present value of an instrument per group; for a counter, since its processes started."""
-    return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(_of_source(instrument, where))})"
+    return f"sum by ({', '.join(by)}) ({series(instrument)}{_of_source(instrument, where)})"
 
 
 def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
@@ -132,7 +132,7 @@ def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = 
 
 def increase_of_each(instrument: str, window: str, where: str = "") -> str:
     """Return the increase of each counter of an instrument in the window, with all labels."""
-    return f"increase({series(instrument)}{_where(_of_source(instrument, where))}[{window}])"
+    return f"increase({series(instrument)}{_of_source(instrument, where)}[{window}])"
 
 
 def label_each(name: str, expressions: Mapping[str, str]) -> str:
@@ -144,7 +144,7 @@ def label_each(name: str, expressions: Mapping[str, str]) -> str:
 
 def population_series(instrument: str, where: str = "") -> str:
     """Return the selector of an instrument's counters for the configured judge, which estimates use."""
-    return series(instrument) + _where(_of_population(where))
+    return f"{series(instrument)}{{{_of_population(where)}}}"
 
 
 def exact_increase(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
@@ -189,7 +189,6 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
 
 
 def _part_of(part: str, scored: str) -> str:
-    """Return part ⁄ (part + scored), with each term once."""
     return f"(1 / (1 + {scored} / {part}))"
 
 
@@ -212,10 +211,7 @@ def lowest_factor() -> str:
 
 def unaccounted_units(where: str = "") -> str:
     """Return eligible − Σ outcomes − pending per metric: 0 if nothing was lost, in each process and in their sum."""
-    eligible, ended, pending = (
-        current(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING)
-    )
-    return f"{eligible} - {ended} - {pending}"
+    return " - ".join(current(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING))
 
 
 def _of_failures(where: str) -> str:
@@ -229,13 +225,9 @@ def _of_population(where: str) -> str:
 
 
 def _of_source(instrument: str, where: str) -> str:
-    """Return matchers with that of the sources for which an instrument is read, unless they have a matcher of the source."""
+    """Return the selector with the sources for which an instrument is read, unless its matchers name the source."""
     if instrument in _OF_SOURCES:
-        return _of_population(where)
-    if instrument not in _OF_UNITS or label(semconv.EVALUATION_SOURCE) in where:
-        return where
-    return ",".join(filter(None, (where, _SAMPLED)))
-
-
-def _where(matchers: str) -> str:
-    return f"{{{matchers}}}" if matchers else ""
+        where = _of_population(where)
+    elif instrument in _OF_UNITS and label(semconv.EVALUATION_SOURCE) not in where:
+        where = ",".join(filter(None, (where, _SAMPLED)))
+    return f"{{{where}}}" if where else ""

@@ -92,8 +92,7 @@ def estimate_records(shared: Monitoring, means: Sequence[WatchedMean] = ()) -> I
     for window in map(promql.duration, shared.windows):
         sources = [partial(_increases, window), *(partial(_increases_of_mean, window, mean) for mean in own)]
         sums = [_sums(increases(estimates.SUMMED, "")) for increases in sources]
-        for key, values in shared.dimensions.items():
-            where = _match_values(key, values)
+        for key, where in _matchers_of_dimensions(shared).items():
             sums += [_segment_sums(increases(estimates.WEIGHTED, where), key) for increases in sources]
         yield {"record": SUMS, "expr": "\nor ".join(sums), "labels": {WINDOW: window}}
     yield {"record": MEAN, "expr": f"clamp({_sum('wy')} / ignoring ({SUM}) {_sum('w')}, 0, 1)"}
@@ -116,7 +115,6 @@ def steady_window(shared: Monitoring) -> str:
 
 
 def _sums(increases: str) -> str:
-    """Return the sums of some increases per evaluator version."""
     return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({increases})"
 
 
@@ -126,8 +124,8 @@ def _segment_sums(increases: str, key: str) -> str:
     return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR, SEGMENT))}) (label_replace({increases}, {segment}))"
 
 
-def _match_values(key: str, values: Sequence[str]) -> str:
-    return f'{label(key)}=~"{promql.any_of(values)}"'
+def _matchers_of_dimensions(shared: Monitoring) -> dict[str, str]:
+    return {key: f'{label(key)}=~"{promql.any_of(values)}"' for key, values in shared.dimensions.items()}
 
 
 def _increases(window: str, instruments: Mapping[str, str], where: str) -> str:
@@ -151,17 +149,13 @@ def _increases_of_mean(window: str, mean: WatchedMean, instruments: Mapping[str,
 
 
 def _sum(name: str) -> str:
-    """Return the selector of a recorded sum, such as ``wy``."""
     return f"{SUMS}{{{promql.matching({SUM: name})}}}"
 
 
 def written_versions(windows: Sequence[str]) -> str:
-    """Return the evaluator versions that are written now.
+    """Return the evaluator versions that are written now; ``windows``: lengths in PromQL, shortest first.
 
     These are the versions with a score in the shortest window in which their metric has scores.
-
-    Args:
-        windows: lengths in PromQL, shortest first.
     """
     group = f"on ({', '.join(promql.GROUP)})"
     older = [
@@ -172,7 +166,6 @@ def written_versions(windows: Sequence[str]) -> str:
 
 
 def _versions_with_scores(window: str) -> str:
-    """Return the evaluator versions with scores in a window."""
     return f'sum without ({WINDOW}) ({SCORED}{{{WINDOW}="{window}"}})'
 
 
@@ -189,15 +182,12 @@ def watched_versions(longest: str, pinned: Mapping[str, str], means: Sequence[Wa
     """
     group = f"on ({', '.join(promql.GROUP)})"
     now = _select_unpinned(pinned)
-    before = [f"last_over_time({promql.population_series(semconv.SCORED)}[{longest}] offset {longest})"]
-    before += (
-        mean.under(
-            mean.name,
-            f"last_over_time({promql.population_series(semconv.SCORED, mean.matchers)}[{longest}] offset {longest})",
-        )
-        for mean in means
-        if mean.has_own_records
-    )
+
+    def select_scored(where: str = "") -> str:
+        return f"last_over_time({promql.population_series(semconv.SCORED, where)}[{longest}] offset {longest})"
+
+    own = (mean for mean in means if mean.has_own_records)
+    before = [select_scored(), *(mean.under(mean.name, select_scored(mean.matchers)) for mean in own)]
     old = f"sum by ({', '.join(promql.BY_EVALUATOR)}) ({' or '.join(before)}) > 0"
     several = f'count by ({", ".join(promql.GROUP)}) ({SCORED}{{{WINDOW}="{longest}"}}) > 1'
     return "\nor ".join([f"({now}\nand {old})", f"({now}\nunless {group} ({several}))", *_select_pinned(pinned)])
@@ -223,11 +213,7 @@ def _select_pinned(pinned: Mapping[str, str]) -> Iterator[str]:
 
 
 def normal_by_hour(hours: Sequence[float]) -> str:
-    """Return the expression of the normal quality in the present hour.
-
-    Args:
-        hours: normal quality of the 168 hours of the week, from Sunday 00:00 UTC on.
-    """
+    """Return the expression of the normal quality in the present hour; ``hours``: those of a ``Baseline``."""
     days = (" + ".join(f"{hours[24 * day + h]:.4g}*(hour()==bool {h})" for h in range(24)) for day in range(7))
     return "\nor ".join(f"({quality})\nand on () day_of_week() == {day}" for day, quality in enumerate(days))
 
@@ -240,8 +226,8 @@ def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterat
     step = promql.duration(STEP * shared.interval)
     named = f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
     dimensions = (
-        _segment_sums(_increases(step, _WEIGHT, f"{named},{_match_values(key, values)}"), key)
-        for key, values in shared.dimensions.items()
+        _segment_sums(_increases(step, _WEIGHT, f"{named},{where}"), key)
+        for key, where in _matchers_of_dimensions(shared).items()
     )
     yield {"record": STEP_WEIGHT, "expr": "\nor ".join([_sums(_increases(step, _WEIGHT, named)), *dimensions])}
     yield {"record": NORMAL_WEIGHT, "expr": f"{STEP_WEIGHT} * {_OF_METRIC} {NORMAL_NOW}"}
@@ -256,7 +242,6 @@ def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterat
 
 
 def _before(name: str, offset: str, metrics: Sequence[str]) -> str:
-    """Return the earlier value of a record for some metrics."""
     return f'{name}{{{promql.METRIC}=~"{promql.any_of(metrics)}"}} offset {offset}'
 
 

@@ -17,6 +17,7 @@ from spanscore.monitoring.estimates import (
     MeanInterval,
     Moments,
     format_signed,
+    group_moments,
     if_best,
     if_worst,
     interval,
@@ -67,8 +68,11 @@ def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
         a: blocks of the first release.
         b: blocks of the second release, counted from the same moment.
     """
-    hours_a, hours_b = _by_hour(a), _by_hour(b)
-    hours = {}
+    hours_a, hours_b = (
+        group_moments({number: sums for number, sums in side.items() if sums.w > 0}, lambda number: number // _PER_HOUR)
+        for side in (a, b)
+    )
+    hours = {}  # hour → the factors of the weights of a and of b, and the middle between their means
     sums_a = sums_b = Moments()
     for hour in sorted(hours_a.keys() & hours_b.keys()):
         of_a, of_b = hours_a[hour], hours_b[hour]
@@ -77,7 +81,15 @@ def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
         sums_a, sums_b = sums_a + _weigh_sums(of_a, share_a), sums_b + _weigh_sums(of_b, share_b)
     if not hours:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
-    residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
+    difference = mean(sums_b) - mean(sums_a)
+    residuals = {}  # block → its weighted score difference minus the difference of the means
+    for number in a.keys() | b.keys():
+        of_a, of_b = a.get(number, Moments()), b.get(number, Moments())
+        if number // _PER_HOUR in hours and of_a.w + of_b.w:
+            share_a, share_b, level = hours[number // _PER_HOUR]
+            w_a, w_b = share_a * of_a.w, share_b * of_b.w
+            apart = share_b * of_b.wy - share_a * of_a.wy
+            residuals[number] = apart - level * (w_b - w_a) - difference / 2 * (w_a + w_b)
     independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
     factor = _design_effect(residuals, independent)
     inflated_a, inflated_b = (
@@ -86,39 +98,9 @@ def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
     return MatchedSums(inflated_a, inflated_b, len(residuals), factor)
 
 
-def _by_hour(blocks: Blocks) -> dict[int, Moments]:
-    """Return the sums of each hour with scores."""
-    hours: defaultdict[int, Moments] = defaultdict(Moments)
-    for number, sums in blocks.items():
-        if sums.w > 0:
-            hours[number // _PER_HOUR] += sums
-    return hours
-
-
 def _weigh_sums(sums: Moments, share: float) -> Moments:
-    """Return the sums after each weight was multiplied by ``share``."""
     square = share * share
     return Moments(sums.n, share * sums.w, share * sums.wy, square * sums.w2, square * sums.w2y, square * sums.w2y2)
-
-
-def _residuals(
-    a: Blocks, b: Blocks, hours: Mapping[int, tuple[float, float, float]], difference: float
-) -> dict[int, float]:
-    """Return block number → residual: the block's weighted score difference minus the difference of the means.
-
-    Args:
-        hours: number of an hour → the factors of the weights of a and of b, and the middle between their means.
-        difference: mean of b minus mean of a.
-    """
-    residuals, nothing = {}, Moments()
-    for number in a.keys() | b.keys():
-        of_a, of_b = a.get(number, nothing), b.get(number, nothing)
-        if number // _PER_HOUR in hours and of_a.w + of_b.w:
-            share_a, share_b, level = hours[number // _PER_HOUR]
-            w_a, w_b = share_a * of_a.w, share_b * of_b.w
-            apart = share_b * of_b.wy - share_a * of_a.wy
-            residuals[number] = apart - level * (w_b - w_a) - difference / 2 * (w_a + w_b)
-    return residuals
 
 
 def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
@@ -576,10 +558,7 @@ def _common_version(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
 
 
 def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], evaluator_versions: Set[str]) -> str:
-    """Return why no forecast is possible (a release has no scores or no traffic, or the evaluator versions differ).
-
-    Empty if a forecast is possible.
-    """
+    """Return ``ReleaseComparison.obstacle``."""
     unscored = [side.name for side, scores in ((pair.a, a), (pair.b, b)) if not scores]
     if unscored:
         return f"no scores yet from {' and '.join(unscored)}"

@@ -25,6 +25,7 @@ from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.watched_means import WatchedMean, means_of_roots
 from spanscore.outputs.aggregates import is_conditional
+from spanscore.outputs.instrument_table import APPLICABLE
 
 STEPS: Final = 2 * health.DISAGREEING_RUNS + FOR_INTERVALS
 """Number of evaluations in a usual test, after which each tested alert fires."""
@@ -44,7 +45,6 @@ SOME_STEPS = 400
 """Most evaluations of a test that exists once for each metric with a baseline that varies with time."""
 SWING = (0.9, 0.85, 0.8, 0.85)
 """Hourly means of a metric with an offset baseline."""
-_WEIGHT, _WEIGHT2 = semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2
 _CONDITIONAL = {promql.METRIC: "refunds", promql.EVALUATOR_VERSION: "1"}
 
 
@@ -75,11 +75,7 @@ def unit_tests(
     shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> dict[str, Any]:
-    """Return the content of a test file.
-
-    Args:
-        rules: name of the rule file in the same folder.
-    """
+    """Return the content of a test file; ``rules``: name of the rule file in the same folder."""
     cases = [*_Traffic(plans, means, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
@@ -146,6 +142,7 @@ class _Traffic:
         yield self._silence()
         yield from self._new_version()
         silence = promql.duration(health.shortest_silence_s(self._shared))
+        # these fire in each test without counters of the metrics
         absent = self._each("SpanscoreNoScores", self._of_roots, window=silence, reason=health.ABSENT)
         yield RuleTest("nothing at all is seen", iter(()), absent)
         yield self._open_breaker(absent)
@@ -164,7 +161,7 @@ class _Traffic:
         plans = [plan for plan in self._plans if not plan.baseline.is_recorded]
         if plans:
             drops = {plan.watched.subject: max(0.0, plan.baseline.level - _fall(plan)) for plan in plans}
-            dropped = self._drop_alerts([*drops]) + self._below(drops)
+            dropped = self._alert_labels([*drops], _DROP, _RISE) + self._below(drops)
             windows = len(self._shared.windows)  # each window must detect the drop of each scope
             detected = [
                 ({promql.METRIC: self._means[labels.pop("metric")].name, **labels}, windows)
@@ -187,10 +184,7 @@ class _Traffic:
                 yield from self._varying_baseline(plan)
 
     def _open_breaker(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """Return a test with a breaker that is open or half-open at every collection, and one that closes now and then.
-
-        ``absent`` are the alerts on missing counters, which fire too.
-        """
+        """Return a test with a breaker that is open or half-open at every collection, and one that closes now and then."""
         steps = ceil(health.OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
@@ -202,10 +196,7 @@ class _Traffic:
         return RuleTest("a judge that does not answer is seen", breakers, [fires, *absent], steps)
 
     def _binding_budget(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-        """Return a test with a budget that binds for long enough, one that binds with pauses, and one that has just begun to.
-
-        ``absent`` are the alerts on missing counters, which fire too.
-        """
+        """Return a test with a budget that binds for long enough, one that binds with pauses, and one that has just begun."""
         steps, factor = ceil(health.BINDING_S / self._shared.interval) + STEPS, f"{health.BINDING / 2:g}"
         factors = {
             "1h": f"{factor}x{steps}",
@@ -220,7 +211,6 @@ class _Traffic:
         return RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
     def _silence(self) -> RuleTest:
-        """Return a test with a service whose counters end, and a replica that stops scoring while it still gets units."""
         interval = self._shared.interval
         by_rate = health.MISSED_SCORES * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
         due = max(health.shortest_silence_s(self._shared), by_rate)
@@ -245,7 +235,6 @@ class _Traffic:
         return RuleTest("silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores")
 
     def _new_version(self) -> Iterator[RuleTest]:
-        """Yield tests with an evaluator version that replaces an old one, and of the end of the notice about it."""
         interval, window = self._shared.interval, parse_duration(self._first)
         before, notice_steps = STEPS + ceil(window / interval), FOR_INTERVALS + 2
         over = before + ceil(window / interval) + notice_steps
@@ -263,10 +252,9 @@ class _Traffic:
     def _in_turn(
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
     ) -> Iterator[Mapping[str, str]]:
-        """Yield the sums of a process with the means ``before``, then for ``more`` evaluations of a process with those
-        ``after``.
+        """Yield the sums of a process, then for ``more`` evaluations those of a process with the labels ``changed``.
 
-        Both map a metric to its mean; a missing metric has a good mean. ``changed`` are other labels of the second process.
+        ``before`` and ``after`` map a metric to its mean in each process; a missing metric has a good mean.
         """
         for watched in self._examples:
             good = self._good(watched.subject)
@@ -275,7 +263,6 @@ class _Traffic:
                 yield {**score, "values": f"_x{STEPS} {score['values'].rpartition('x')[0]}x{more}"}
 
     def _each(self, alert: str, means: Sequence[WatchedMean], **labels: str) -> list[dict[str, str]]:
-        """Return the labels of an alert that fires for each of these means."""
         return [{"alertname": alert, "metric": mean.subject, **labels} for mean in means]
 
     def _by_scope(self, metrics: Sequence[str], **labels: str) -> list[dict[str, str]]:
@@ -284,9 +271,6 @@ class _Traffic:
             for metric, scope in product(metrics, scopes_of(self._shared))
         ]
 
-    def _drop_alerts(self, metrics: Sequence[str]) -> list[dict[str, str]]:
-        return self._alert_labels(metrics, _DROP, _RISE)
-
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
         below = [name for name, mean in means.items() if mean < self._lowest(name)]
         return self._alert_labels(below, "SpanscoreQualityBelowThreshold", "SpanscoreShareAboveMax", window=self._first)
@@ -294,7 +278,6 @@ class _Traffic:
     def _alert_labels(
         self, metrics: Sequence[str], of_quality: str, of_share: str, **labels: str
     ) -> list[dict[str, str]]:
-        """Return the labels of the alerts on metrics: ``of_share`` for a metric whose alerts watch a share."""
         return [
             {"alertname": of_share if self._means[name].category else of_quality, **of_scope}
             for name in metrics
@@ -375,22 +358,23 @@ class _Traffic:
     def _varying_baseline(self, plan: DropPlan) -> Iterator[RuleTest]:
         """Yield a test with normal means, and one with a drop at the end, for a baseline that varies with time."""
         interval, name = self._shared.interval, plan.watched.subject
-        windows = _testable_windows(plan, self._shared)
+        offset_s, most = plan.baseline.offset_s, SOME_STEPS * interval
+        windows = [window for window in self._shared.windows if window <= most]  # a window must be full for a result
+        if offset_s and offset_s + max(self._shared.windows) > most:  # an offset baseline needs a second full window
+            windows = []
         if not windows:
             return
         drop_steps = ceil(max(windows) / interval) + FOR_INTERVALS
-        steps = ceil(plan.baseline.offset_s / interval) + drop_steps + STEPS
+        steps = ceil(offset_s / interval) + drop_steps + STEPS
         normal = [_normal(plan, (step - 0.5) * interval) for step in range(1, steps + 1)]
         low = [max(0.0, mean - _fall(plan)) for mean in normal]
         dropped = self._changing(plan.watched, normal[:-drop_steps] + low[-drop_steps:])
         steady = self._changing(plan.watched, normal)
         yield RuleTest(f"{name}: a normal mean at this time", steady, [], steps, of=_CHANGES)
-        yield RuleTest(
-            f"{name}: a mean below normal at this time", dropped, self._drop_alerts([name]), steps, of=_CHANGES
-        )
+        fires = self._alert_labels([name], _DROP, _RISE)
+        yield RuleTest(f"{name}: a mean below normal at this time", dropped, fires, steps, of=_CHANGES)
 
     def _changing(self, watched: WatchedMean, means: Sequence[float]) -> Iterator[dict[str, str]]:
-        """Yield the sums of a metric with a different mean at each evaluation."""
         own = {**watched.labels, **_version(watched)}
         for scope in self._scopes:
             by_mean = {mean: [*_rates(watched, mean, UNITS)] for mean in means}
@@ -400,10 +384,6 @@ class _Traffic:
 
 
 def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> RuleTest:
-    """Return a test with messages that a worker skipped, and with dead letters.
-
-    ``absent`` are the alerts on missing counters, which fire too.
-    """
     lost = {"alertname": "SpanscoreWorkerSkipped", "metric": ALL, "window": steady_window(shared)}
     dead_letters = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(health.BRIEF_S)}
     traffic = {
@@ -417,7 +397,6 @@ def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> R
 
 
 def _backlog(interval_s: float) -> RuleTest:
-    """Return a test with services whose backlogs grow, are old, or come and go."""
     steps = ceil((health.WAITED_S + 2 * health.BRIEF_S) / interval_s) + STEPS
     swings = " ".join(["0 9000 90"] * steps)
     traffic = {
@@ -449,7 +428,7 @@ def _never_applied() -> RuleTest:
         "few": (1, 1, 0, 0),
         "heavy": (many, many * many, 0, 0),
     }
-    columns = [(name, answer) for answer in ("false", "true") for name in (_WEIGHT, _WEIGHT2)]
+    columns = [(name, answer) for answer in ("false", "true") for name in APPLICABLE]
     traffic = [
         _series(name, {**_CONDITIONAL, label(semconv.APPLICABLE): answer, "job": job}, f"0+{step}x{STEPS}")
         for job, steps in increases.items()
@@ -481,21 +460,18 @@ _Rate: TypeAlias = tuple[str, Mapping[str, str], float]
 
 
 def _version(watched: WatchedMean) -> Mapping[str, str]:
-    """Return the label of the watched evaluator version."""
     return {promql.EVALUATOR_VERSION: watched.settings.evaluator_version or "1"}
 
 
 def _rates(watched: WatchedMean, mean: float, units: float) -> Iterator[_Rate]:
-    """Yield the growth of each sum of a metric per evaluation; ``mean``: the watched mean."""
-    metric = watched.of
-    if metric.scale.categories:
-        yield from _rates_of_categories(metric.scale, watched, mean, units)
+    scale = watched.of.scale
+    if scale.categories:
+        yield from _rates_of_categories(scale, watched, mean, units)
         return
     yield semconv.SCORED, {}, units
-    if metric.scale.range is None:
-        return
-    square = mean if metric.scale.kind == "binary" else min(mean, mean * mean + SPREAD)
-    yield from _rates_of_weights({}, units, mean, square)
+    if scale.range is not None:
+        square = mean if scale.kind == "binary" else min(mean, mean * mean + SPREAD)
+        yield from _rates_of_weights({}, units, mean, square)
 
 
 def _rates_of_categories(scale: Scale, watched: WatchedMean, mean: float, units: float) -> Iterator[_Rate]:
@@ -508,9 +484,8 @@ def _rates_of_categories(scale: Scale, watched: WatchedMean, mean: float, units:
         quality = scale.quality(category)
         if quality is not None:
             yield from _rates_of_weights(labels, units * share, quality, quality)
-            continue
-        for instrument in (semconv.WEIGHT, semconv.WEIGHT2):
-            yield instrument, labels, units * share
+        else:
+            yield from ((instrument, labels, units * share) for instrument in (semconv.WEIGHT, semconv.WEIGHT2))
 
 
 def _rates_of_weights(score: Mapping[str, str], units: float, mean: float, square: float) -> Iterator[_Rate]:
@@ -530,14 +505,6 @@ def _growing(rates: Sequence[float]) -> str:
     return " ".join([*stretches, f"{total:.12g}"])
 
 
-def _testable_windows(plan: DropPlan, shared: Monitoring) -> Sequence[float]:
-    """Return the windows that are full within ``SOME_STEPS``; a window has no result before it is full."""
-    most = SOME_STEPS * shared.interval
-    if plan.baseline.offset_s:  # an offset baseline needs a second full window
-        return shared.windows if plan.baseline.offset_s + max(shared.windows) <= most else []
-    return [window for window in shared.windows if window <= most]
-
-
 def _normal(plan: DropPlan, time_s: float) -> float:
     """Return the normal quality at a time, in seconds since the epoch; promtool's clock starts at 0."""
     if plan.baseline.hours:
@@ -553,10 +520,8 @@ def _fall(plan: DropPlan) -> float:
 
 
 def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:
-    """Return a series of a test, with its values in promtool's notation."""
     return {"series": series_of(instrument, labels), "values": values}
 
 
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:
-    """Return a counter that grows by ``step`` per evaluation."""
     return _series(instrument, labels, f"0+{step:.9g}x{STEPS}")

@@ -39,8 +39,8 @@ from spanscore.monitoring.drops import (
     share_above_max,
     share_rise,
 )
-from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans, judge_check_records
-from spanscore.monitoring.recorded import MAX_SHARE, MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans
+from spanscore.monitoring.recorded import JUDGE_P, MAX_SHARE, MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.monitoring.watched_means import (
     WatchedMean,
@@ -94,15 +94,10 @@ def alerts_of(
 
 
 def _apply_settings(alert: Alert, settings: Mapping[str, AlertSettings], metric: str) -> Alert:
-    """Return the alert with the labels and runbooks that are configured for each metric.
-
-    Args:
-        settings: metric → its alert settings.
-        metric: template expression of the metric's name, as in ``Alert``.
-    """
-    names = dict.fromkeys(name for own in settings.values() for name in own.labels)
+    """Return the alert with the labels and runbooks that are configured for each metric."""
     labels = {
-        name: by_metric({key: literal(own.labels.get(name, "")) for key, own in settings.items()}) for name in names
+        name: by_metric({key: literal(own.labels.get(name, "")) for key, own in settings.items()})
+        for name in dict.fromkeys(name for own in settings.values() for name in own.labels)
     }
     runbook = by_metric({key: literal(own.runbook or "") for key, own in settings.items()})
     return replace(alert, labels={**alert.labels, **labels}, metric=metric, runbook=runbook)
@@ -156,8 +151,6 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """libyaml's dumper, which needs a tenth of the time; a PyYAML without libyaml lacks it."""
 
 _MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
-
-
 LONGEST_LINE = 120
 """Most characters of a mapping of texts, such as labels, that is written in one line."""
 
@@ -226,9 +219,9 @@ def _grafana_rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         "lasting": "{{ humanizeDuration $values.B.Value }}",
         "service": f"service {GRAFANA_SERVICE}",
     }
-    steps = [_query("A", alert.expression), _reduce("B", "A")]
     condition = {"evaluator": {"type": "gt", "params": [BELOW_ALL]}}
-    steps.append(_step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition]))
+    is_true = _step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition])
+    steps = [_query("A", alert.expression), _reduce("B", "A"), is_true]
     for name, figure in figures.items():
         value = f"{name}_value"
         expression = figure.expression
@@ -319,7 +312,7 @@ def rule_files(
         *estimate_records(shared, means),
         *({"record": name, "expr": expression} for name, expression in records.items()),
         *(record for calibration in calibrations.values() for record in corrected_records(calibration, shared)),
-        *judge_check_records(judge_checks),
+        *(constant(JUDGE_P, check.below, check.metric) for check in judge_checks),
         *plan_records(plans, shared),
         *(_prometheus_rule(alert, shared) for alert in all_alerts),
     ]
@@ -333,7 +326,6 @@ def rule_files(
 
 
 def _mean_constants(means: Sequence[WatchedMean]) -> Iterator[dict[str, Any]]:
-    """Yield the rules that record the constants of each watched mean other than its baseline."""
     for mean in means:
         own = mean.settings
         for name in dict.fromkeys((mean.subject, mean.name)):
@@ -400,7 +392,6 @@ _OWN_LABELS = {
 """Placeholder in a query → its template variable, and the labels of the matchers that replace it."""
 _PLACEHOLDER = re.compile("|".join(_OWN_LABELS))
 
-
 _ROUTE = """\
 # An example: one notification per metric and service, to a webhook. Copy the route and the receiver into your own file.
 route:
@@ -422,8 +413,6 @@ receivers:
       - url: http://127.0.0.1:8080/alerts  # gets JSON: status, labels, annotations (description, dashboard_url), startsAt
         send_resolved: true
 """
-
-
 _PACKAGE = Path(__file__).parents[1]
 PLACES = (_PACKAGE / "integrations", _PACKAGE.parents[1] / "integrations")
 

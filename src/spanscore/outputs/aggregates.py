@@ -32,28 +32,16 @@ OTHER = "other"
 """Value that replaces the values of an attribute in a set above the limit."""
 _FOR_OTHERS: Final = 100
 """Attribute sets per instrument that are reserved for sets with ``other``."""
-_CLOSED = frozenset(
-    {
-        semconv.EVALUATION_NAME,
-        semconv.EVALUATION_SCORE_LABEL,
-        semconv.OUTCOME,
-        semconv.EVALUATION_SOURCE,
-        semconv.UNIT_KIND,
-        semconv.UNIT_NAME,
-        semconv.JUDGE_TOKEN_TYPE,
-        semconv.APPLICABLE,
-    }
-)
-"""Attributes with few values, which are never replaced by ``other``."""
-_RESERVED = {
-    semconv.COMPARED,
+_OF_EVERY_SCORE = {
     semconv.EVALUATION_NAME,
     semconv.EVALUATION_SCORE_LABEL,
-    semconv.EVALUATOR_VERSION,
     semconv.EVALUATION_SOURCE,
     semconv.UNIT_KIND,
     semconv.UNIT_NAME,
 }
+_CLOSED = _OF_EVERY_SCORE | {semconv.OUTCOME, semconv.JUDGE_TOKEN_TYPE, semconv.APPLICABLE}
+"""Attributes with few values, which are never replaced by ``other``."""
+_RESERVED = _OF_EVERY_SCORE | {semconv.COMPARED, semconv.EVALUATOR_VERSION}
 """Attributes of each score, which no dimension may be named after."""
 
 
@@ -176,11 +164,8 @@ def labels_of_metric(name: str, source: Source = None) -> Labels:
 
 def labels_of_applicability(name: str, evaluator_version: str, applies: bool) -> Labels:
     """Return the attributes of the sums on whether a metric applies."""
-    return (
-        *labels_of_metric(name),
-        (semconv.EVALUATOR_VERSION, evaluator_version),
-        (semconv.APPLICABLE, str(applies).lower()),
-    )
+    version, answer = (semconv.EVALUATOR_VERSION, evaluator_version), (semconv.APPLICABLE, str(applies).lower())
+    return (*labels_of_metric(name), version, answer)
 
 
 def labels_of_calls(metric: str, model: str) -> Labels:
@@ -203,13 +188,8 @@ def labels_of_score(
 ) -> Labels:
     """Return the attributes of a score's sums."""
     labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
-    return (
-        *labels_of_metric(name),
-        *labelled,
-        (semconv.EVALUATOR_VERSION, evaluator_version),
-        *dimensions,
-        *labels_of_source(source),
-    )
+    version = (semconv.EVALUATOR_VERSION, evaluator_version)
+    return (*labels_of_metric(name), *labelled, version, *dimensions, *labels_of_source(source))
 
 
 def labels_of_source(source: Source) -> Labels:

@@ -144,7 +144,6 @@ def case_sample(
 
 MOST_QUESTIONS: Final = 10_000
 """Number of the latest questions per file that are kept in memory; each takes about 0.1 kB."""
-_DIGEST_BYTES: Final = 16
 
 
 class QuestionIndex:
@@ -172,7 +171,7 @@ class QuestionIndex:
 
 
 def _digest(question: str) -> bytes:
-    return blake2b(question.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
+    return blake2b(question.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 WRITTEN, FOLDED, LOST = "written", "folded", "lost"
@@ -327,7 +326,6 @@ class CaseCollector:
         return WRITTEN
 
     def _record_result(self, waiting: _WaitingCase, result: str) -> None:
-        """Remove a case from the waiting ones, and count its result."""
         with self._lock:
             if not self._waiting or self._waiting[0] is not waiting:
                 return  # ``finish`` has counted the case as lost
@@ -338,7 +336,6 @@ class CaseCollector:
         self._count(result)
 
     def _retry_later(self, error: OSError) -> None:
-        """Record a failed write, and schedule the next attempt."""
         wait_s = _RETRY_S[min(self._failure_count, len(_RETRY_S) - 1)]
         with self._lock:
             self._failure_count += 1

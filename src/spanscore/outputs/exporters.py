@@ -103,8 +103,7 @@ _UNSUPPORTED = re.compile(r"code: (404|405|StatusCode\.UNIMPLEMENTED)\b")
 _UNREACHABLE = {
     "connection refused": re.compile(r"refused", re.IGNORECASE),
     "name not resolved": re.compile(
-        r"failed to resolve|name resolution|name or service not known|getaddrinfo|nodename nor servname|DNS",
-        re.IGNORECASE,
+        r"(?i)failed to resolve|name resolution|name or service not known|getaddrinfo|nodename nor servname|DNS"
     ),
 }
 """Clause → pattern of the messages of urllib3, gRPC and the system. After such an error, the backend is unreachable."""
@@ -156,7 +155,7 @@ class QuietExporter:
     Args:
         inner: span, metric or log exporter; all other attributes are read from it.
         endpoint: address without credentials, for messages.
-        partial: reads the partial rejections of a backend; None = they are unknown.
+        partial: reads the partial rejections of a backend.
 
     Attributes:
         failures: number of exports that failed, or that the backend rejected in part.
@@ -170,12 +169,10 @@ class QuietExporter:
         last_ns: end of the last export, Unix time in ns.
     """
 
-    def __init__(
-        self, inner: Any, endpoint: str = "", what: Signal = "traces", partial: PartialSuccess | None = None
-    ) -> None:
+    def __init__(self, inner: Any, endpoint: str, what: Signal, partial: PartialSuccess) -> None:
         self._inner = inner
         self._what: Signal = what
-        self._partial = partial or PartialSuccess()
+        self._partial = partial
         self._partial_failure = ""
         self._sending = 0
         self._closing = False
@@ -230,9 +227,7 @@ class QuietExporter:
     def shutdown(self, *args: Any, **kwargs: Any) -> None:
         """Shut the inner exporter down, which interrupts the wait before a retry."""
         self._closing = True
-        if (
-            self._sending and self._cause
-        ):  # at the exit of the process, the exporting thread may end before it logs this
+        if self._sending and self._cause:  # at exit, the exporting thread may end before it logs this
             self._log_failure()
         with self.suppressing_logs():
             self._inner.shutdown(*args, **kwargs)
@@ -273,7 +268,6 @@ class QuietExporter:
         return f"failed at {when}: {self._reason()}{self._losses()}"
 
     def _record_result(self, result: Any, size: int) -> None:
-        """Record the result of an export of ``size`` items."""
         self.last_ns = time.time_ns()
         succeeded = getattr(result, "name", "") == "SUCCESS"
         rejected, why = self._partial.take()
@@ -328,7 +322,6 @@ class QuietExporter:
         return reason or _shorten(self._error or ("not sent before the end" if self._closing else "no reason given"))
 
     def _base_endpoint(self) -> str:
-        """Return the endpoint without the path of the signal."""
         return self.endpoint.removesuffix(f"/v1/{self._what}")
 
     def _losses(self, waiting: int = 0) -> str:
@@ -363,7 +356,6 @@ def condense(words: str) -> str:
 
 
 def _size(batch: Any) -> int:
-    """Return the number of spans, events or points in a batch."""
     if not hasattr(batch, "resource_metrics"):
         return len(batch)
     scopes = (scope for resource in batch.resource_metrics for scope in resource.scope_metrics)
@@ -444,34 +436,29 @@ class BuiltProviders:
 
     def provider(self, what: Signal) -> Any:
         """Return a new provider with the exporter of a signal. It has no exit hook, because the SDK's has no deadline."""
-        make = {"traces": self._tracer_provider, "metrics": self._meter_provider, "logs": self._logger_provider}
-        return make[what](self.exporter(what))
+        exporter: Any = self.exporter(what)
+        if what == "metrics":
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    def _tracer_provider(self, exporter: Any) -> Any:
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            readers = [] if exporter is None else [PeriodicExportingMetricReader(exporter)]
+            return MeterProvider(readers, resource=self.resource, shutdown_on_exit=False)
+        provider: Any
+        processor: Any
+        if what == "traces":
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        provider = TracerProvider(resource=self.resource, shutdown_on_exit=False)
+            provider = TracerProvider(resource=self.resource, shutdown_on_exit=False)
+            add, processor = provider.add_span_processor, BatchSpanProcessor
+        else:
+            from opentelemetry.sdk._logs import LoggerProvider
+            from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+            provider = LoggerProvider(resource=self.resource, shutdown_on_exit=False)
+            add, processor = provider.add_log_record_processor, BatchLogRecordProcessor
         if exporter is not None:
-            batches: Any = _QuietProcessor(BatchSpanProcessor(exporter), exporter)
-            provider.add_span_processor(batches)
-        return provider
-
-    def _meter_provider(self, exporter: Any) -> Any:
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-        readers = [] if exporter is None else [PeriodicExportingMetricReader(exporter)]
-        return MeterProvider(readers, resource=self.resource, shutdown_on_exit=False)
-
-    def _logger_provider(self, exporter: Any) -> Any:
-        from opentelemetry.sdk._logs import LoggerProvider
-        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-
-        provider = LoggerProvider(resource=self.resource, shutdown_on_exit=False)
-        if exporter is not None:
-            batches: Any = _QuietProcessor(BatchLogRecordProcessor(exporter), exporter)
-            provider.add_log_record_processor(batches)
+            add(_QuietProcessor(processor(exporter), exporter))
         return provider
 
 

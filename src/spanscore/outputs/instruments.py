@@ -11,7 +11,7 @@ from threading import Lock, local
 from typing import TypeAlias
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from spanscore import semconv
 from spanscore.core.job import Source, UnitCounts, Weights
@@ -48,7 +48,12 @@ DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 
 """Buckets in s, those of the GenAI conventions for a model's call."""
 WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Buckets in s; the last is the usual ``queue_timeout``."""
-
+_BUCKETS: Mapping[str, Sequence[float]] = {
+    semconv.QUALITY_HISTOGRAM: semconv.QUALITY_BUCKETS,
+    semconv.JURY_DISAGREEMENT: semconv.QUALITY_BUCKETS,
+    semconv.JUDGE_DURATION: DURATION_BUCKETS,
+    semconv.JUDGE_QUEUE_DURATION: WAIT_BUCKETS,
+}
 
 _Reader: TypeAlias = "Callable[[Telemetry], Mapping[Labels, float]]"
 
@@ -60,6 +65,7 @@ class MeterInstruments:
 
     Attributes:
         abandoned: whether recording has stopped.
+        histograms: the histograms, by name.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -68,10 +74,10 @@ class MeterInstruments:
         self._make_sums()
         call_in_child(self, MeterInstruments._make_sums)
         self._make_observable(meter)
-        self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
-        self.jury_disagreement = _histogram(meter, semconv.JURY_DISAGREEMENT, semconv.QUALITY_BUCKETS)
-        self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
-        self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
+        self.histograms = {
+            name: meter.create_histogram(name, **_about(name), explicit_bucket_boundaries_advisory=buckets)
+            for name, buckets in _BUCKETS.items()
+        }
 
     def join(self, scorer: Telemetry) -> None:
         """Add the numbers of one more scorer."""
@@ -90,7 +96,8 @@ class MeterInstruments:
     def record_wait(self, provider: str, model: str, seconds: float) -> None:
         """Record the time that a question has waited to be sent."""
         if not self.abandoned:
-            self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
+            attributes = {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model}
+            self.histograms[semconv.JUDGE_QUEUE_DURATION].record(seconds, attributes)
 
     def _make_sums(self) -> None:
         self._lock = Lock()
@@ -140,10 +147,6 @@ def _is_counter(name: str) -> bool:
     return INSTRUMENTS[name].kind == "counter"
 
 
-def _histogram(meter: Meter, name: str, buckets: Sequence[float]) -> Histogram:
-    return meter.create_histogram(name, **_about(name), explicit_bucket_boundaries_advisory=buckets)
-
-
 def _about(name: str) -> dict[str, str]:
     return {"unit": INSTRUMENTS[name].unit, "description": INSTRUMENTS[name].description}
 
@@ -158,10 +161,9 @@ class _InstrumentsByMeter:
 
     def get(self, meter: Meter) -> MeterInstruments:
         with self._lock:
-            instruments = self._made.get(meter)
-            if instruments is None:
-                instruments = self._made[meter] = MeterInstruments(meter)
-            return instruments
+            if meter not in self._made:
+                self._made[meter] = MeterInstruments(meter)
+            return self._made[meter]
 
 
 _instruments = _InstrumentsByMeter()
@@ -172,7 +174,6 @@ Waits: TypeAlias = Callable[[Callable[[str, str, float], None]], None]
 """Function that registers a listener, once, which gets provider, model and seconds of each question's wait."""
 
 UNKNOWN = "unknown"
-_REASON = "reason"
 
 
 class Telemetry:
@@ -279,12 +280,8 @@ class Telemetry:
         labels = labels_of_calls(metric, model)
         for kind in _tokens(JudgeCall(step="", model=model)):
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), 0)
-        for name in (
-            semconv.JUDGE_CALLS,
-            semconv.JUDGE_CALLS_WITHOUT_USAGE,
-            semconv.JUDGE_SELF_CONTRADICTIONS,
-            *([semconv.JUDGE_COST] if have_price else []),
-        ):
+        costs = (semconv.JUDGE_COST,) if have_price else ()
+        for name in (semconv.JUDGE_CALLS, semconv.JUDGE_CALLS_WITHOUT_USAGE, semconv.JUDGE_SELF_CONTRADICTIONS, *costs):
             self._sums.add(name, labels, 0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
@@ -343,17 +340,13 @@ class Telemetry:
             return
         amounts = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
         self._sums.add_all(labels, zip(_OF_SCORE, amounts, strict=True))
-        bounded = dict(self._sums.limit_labels(semconv.QUALITY_HISTOGRAM, labels_of_histogram(unit, score)))
-        for instruments in self._exported.values():
-            instruments.quality.record(y, bounded, context=context)
+        self._record_histogram(semconv.QUALITY_HISTOGRAM, labels_of_histogram(unit, score), y, context)
 
     def _record_disagreement(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         if score.jury is None or score.jury.disagreement is None:
             return
         labels = labels_of_score(score.metric, None, score.evaluator_version, (), source_of(unit, score))
-        bounded = dict(self._sums.limit_labels(semconv.JURY_DISAGREEMENT, labels))
-        for instruments in self._exported.values():
-            instruments.jury_disagreement.record(score.jury.disagreement, bounded, context=context)
+        self._record_histogram(semconv.JURY_DISAGREEMENT, labels, score.jury.disagreement, context)
 
     def _record_call(self, score: Score, call: JudgeCall) -> None:
         labels = labels_of_calls(score.metric, call.model or score.judge_model or UNKNOWN)
@@ -366,11 +359,13 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
         if call.error_type:
             self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
-        if call.cached:  # a cached answer has no duration
-            return
-        bounded = dict(self._sums.limit_labels(semconv.JUDGE_DURATION, labels))
+        if not call.cached:  # a cached answer has no duration
+            self._record_histogram(semconv.JUDGE_DURATION, labels, max(0.0, call.duration_s), None)
+
+    def _record_histogram(self, name: str, labels: Labels, value: float, context: Context | None) -> None:
+        bounded = dict(self._sums.limit_labels(name, labels))
         for instruments in self._exported.values():
-            instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
+            instruments.histograms[name].record(value, bounded, context=context)
 
     def _declare_sums(self, metric: Metric, source: Source, compared: Mapping[str, Sequence[str]]) -> None:
         scale = metric.scale
@@ -455,7 +450,7 @@ class Telemetry:
         except Exception:  # noqa: BLE001  (the SDK would print it at each collection; a missing point is visible)
             return {}
         if isinstance(value, Mapping):
-            return {((_REASON, reason),): number for reason, number in value.items()}
+            return {(("reason", reason),): number for reason, number in value.items()}
         return {(): value}
 
     def points(self) -> Mapping[Hashable, GaugeReading]:

@@ -35,16 +35,8 @@ _URL: Final = "https://cloud.langfuse.com"
 _PATH: Final = "/api/public/scores"
 
 
-def langfuse_keys(settings: LangfuseSettings) -> tuple[str, str]:
-    """Return the public and the secret key of a project, from the parameters or the environment.
-
-    Raises:
-        NotReadyError: a key is missing; the message names the parameter and the variable.
-    """
-    return _key("public_key", settings.public_key), _key("secret_key", settings.secret_key)
-
-
 def _key(name: str, parameter: str | None) -> str:
+    """Return a key of a project, from the parameter or the environment."""
     variable = f"LANGFUSE_{name.upper()}"
     key = parameter or os.environ.get(variable)
     if not key:
@@ -70,7 +62,8 @@ class LangfuseSink:
     def __init__(self, open_outbox: OpenOutbox, content: bool = False, **parameters: Any) -> None:
         settings = LangfuseSettings(**parameters)
         url = settings.url or os.environ.get("LANGFUSE_BASE_URL") or os.environ.get("LANGFUSE_HOST") or _URL
-        self._headers = {**JSON_HEADERS, **make_headers(basic_auth=":".join(langfuse_keys(settings)))}
+        login = f"{_key('public_key', settings.public_key)}:{_key('secret_key', settings.secret_key)}"
+        self._headers = {**JSON_HEADERS, **make_headers(basic_auth=login)}
         self._content = content
         destination = Destination(name="langfuse", url=f"{url.rstrip('/')}{_PATH}", request=self._request)
         self._outbox = open_outbox(destination)
@@ -79,58 +72,42 @@ class LangfuseSink:
         """Put one message per score into the outbox."""
         for score, identity in exported_scores(unit, scores):
             is_verdict = score.kind == "binary" and score.number in (0, 1)
-            self._put(
-                identity,
-                unit.key,
-                langfuse_id=id_of(replace(score, revision=0), unit),
-                name=score_name(score),
-                value=bool(score.number) if is_verdict else score.category or score.number,
-                comment=explanation_of(score),
-                metadata={
-                    "label": score.label,
-                    "evaluator_version": score.evaluator_version or None,
-                    "probability": score.probability,
-                },
-            )
+            version = score.evaluator_version or None
+            message = {
+                "id": id_of(replace(score, revision=0), unit),
+                "name": score_name(score),
+                "value": bool(score.number) if is_verdict else score.category or score.number,
+                "comment": explanation_of(score),
+                "metadata": {"label": score.label, "evaluator_version": version, "probability": score.probability},
+            }
+            self._put(identity, unit.key, message)
 
     def label(self, label: Annotation) -> None:
         """Put the message of a label into the outbox; a label without a known unit gets none."""
         if label.unit is not None:
-            self._put(
-                message_id(label.id, label.revision),
-                label.unit,
-                langfuse_id=message_id(*label.unit, label.name, label.annotator),
-                name=label.name,
-                value=label.value,
-                comment=label.comment,
-                metadata={"annotator": label.annotator, "quality": label.quality},
-            )
+            message = {
+                "id": message_id(*label.unit, label.name, label.annotator),
+                "name": label.name,
+                "value": label.value,
+                "comment": label.comment,
+                "metadata": {"annotator": label.annotator, "quality": label.quality},
+            }
+            self._put(message_id(label.id, label.revision), label.unit, message)
 
     def shutdown(self) -> None:
         """Do nothing, because the scorer closes the outbox."""
 
-    def _put(
-        self,
-        identity: str,
-        unit: UnitKey,
-        *,
-        langfuse_id: str,
-        name: str,
-        value: bool | float | str | None,
-        comment: str | None,
-        metadata: Mapping[str, Any],
-    ) -> None:
-        """Put a message into the outbox. All revisions share a ``langfuse_id``, so that a newer one replaces an older one."""
-        kind = {bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(value), "NUMERIC")
+    def _put(self, identity: str, unit: UnitKey, message: Mapping[str, Any]) -> None:
+        """Put a score of Langfuse into the outbox. All revisions have one ``id``, so that a newer one replaces an older one."""
+        value = message["value"]
         score = {
-            "id": langfuse_id,
+            **message,
             "traceId": f"{unit.trace_id:032x}",
             "observationId": f"{unit.span_id:016x}",
-            "name": name,
             "value": int(value) if isinstance(value, bool) else value,
-            "dataType": kind,
-            "comment": comment if self._content else None,
-            "metadata": without_none(metadata),
+            "dataType": {bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(value), "NUMERIC"),
+            "comment": message["comment"] if self._content else None,
+            "metadata": without_none(message["metadata"]),
         }
         self._outbox.put(Message(identity, json_bytes(score)))
 

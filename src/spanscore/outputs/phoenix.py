@@ -6,14 +6,14 @@ Phoenix has one annotation per span, name and identifier. A repeated request, or
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.config.outputs import PhoenixSettings
 from spanscore.core.sample import Annotation
 from spanscore.core.score import Score
-from spanscore.core.span import Unit
+from spanscore.core.span import Unit, UnitKey
 from spanscore.outputs.http_sink import (
     JSON_HEADERS,
     Destination,
@@ -58,35 +58,31 @@ class PhoenixSink:
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Put one message per score into the outbox."""
         for score, identity in exported_scores(unit, scores):
-            explanation = explanation_of(score) if self._content else None
-            annotation = {
-                "span_id": f"{unit.key.span_id:016x}",
-                "name": score_name(score),
-                "annotator_kind": annotator_kind(score),
-                "result": {"score": score.number, "label": score.exported_label, "explanation": explanation},
-                "identifier": score.evaluator_version or score.version,
-            }
-            self._outbox.put(Message(identity, json_bytes(annotation)))
+            result = {"score": score.number, "label": score.exported_label, "explanation": explanation_of(score)}
+            version = score.evaluator_version or score.version
+            self._put(identity, unit.key, score_name(score), annotator_kind(score), result, version)
 
     def label(self, label: Annotation) -> None:
         """Put the message of a label into the outbox; a label without a known unit gets none."""
-        if label.unit is None:
-            return
-        annotation = {
-            "span_id": f"{label.unit.span_id:016x}",
-            "name": label.name,
-            "annotator_kind": semconv.ANNOTATOR_HUMAN,
-            "result": {
-                "score": label.quality,
-                "label": label.text,
-                "explanation": label.comment if self._content else None,
-            },
-            "identifier": label.annotator,
-        }
-        self._outbox.put(Message(message_id(label.id, label.revision), json_bytes(annotation)))
+        if label.unit is not None:
+            identity, kind = message_id(label.id, label.revision), semconv.ANNOTATOR_HUMAN
+            result = {"score": label.quality, "label": label.text, "explanation": label.comment}
+            self._put(identity, label.unit, label.name, kind, result, label.annotator)
 
     def shutdown(self) -> None:
         """Do nothing, because the scorer closes the outbox."""
+
+    def _put(
+        self, identity: str, unit: UnitKey, name: str, kind: str, result: Mapping[str, Any], identifier: str | None
+    ) -> None:
+        annotation = {
+            "span_id": f"{unit.span_id:016x}",
+            "name": name,
+            "annotator_kind": kind,
+            "result": result if self._content else {**result, "explanation": None},
+            "identifier": identifier,
+        }
+        self._outbox.put(Message(identity, json_bytes(annotation)))
 
     def _request(self, messages: Sequence[Message]) -> HttpRequest:
         body = b'{"data":[' + b",".join(message.body for message in messages) + b"]}"

@@ -152,13 +152,6 @@ class ResolvedProvider:
         return succeeded and self.exporter.has_delivered_since(failures)
 
 
-def global_provider(what: Signal) -> Any:
-    """Return the provider that the application set globally; None if it set no provider. Never sets a provider."""
-    provider = _of_api(what)
-    is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
-    return None if is_proxy else provider
-
-
 def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
     """Return a provider that exports nothing. For metrics and logs, it uses a provider that the application sets later."""
     if sdk_disabled():
@@ -321,9 +314,8 @@ class Providers:
         """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now. Chooses nothing."""
         chosen = self._find("traces") if self._chosen is None else self._chosen["traces"]
         attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
-        return str(
-            attributes.get("service.name") or BuiltProviders(self._service_name).resource.attributes["service.name"]
-        )
+        name = attributes.get("service.name")
+        return str(name or BuiltProviders(self._service_name).resource.attributes["service.name"])
 
     def resource(self) -> Mapping[str, Any]:
         """Return the resource attributes of the tracer provider in use. Chooses the providers at first use."""
@@ -488,8 +480,9 @@ class Providers:
             return ResolvedProvider(what, self._arguments[what], "given")
         if what == "traces" and self._observed is not None:
             return ResolvedProvider(what, self._observed, "given")
-        provider = global_provider(what)
-        return None if provider is None else ResolvedProvider(what, provider, "global")
+        provider = _of_api(what)
+        is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
+        return None if is_proxy else ResolvedProvider(what, provider, "global")
 
     def _build(self, what: Signal) -> ResolvedProvider:
         assert self._parts is not None  # made before any signal is built
@@ -502,9 +495,8 @@ class Providers:
             exporter.readable_place = partial(self._readable_place, what)
             if what == "metrics":
                 exporter.on_success = lambda: self.on_metrics_exported()  # noqa: PLW0108  (the attribute may change later)
-        return ResolvedProvider(
-            what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
-        )
+        note = "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
+        return ResolvedProvider(what, provider, "own", exporter, note)
 
     def _readable_place(self, what: Signal) -> str:
         if not is_sent_by_default(what):

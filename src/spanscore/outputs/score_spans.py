@@ -145,9 +145,7 @@ def error_type_of(score: Score) -> str | None:
 
 def cut_text(text: str) -> str:
     """Return at most the first ``EXPLANATION_MAX_CHARS`` characters of a text."""
-    if len(text) <= EXPLANATION_MAX_CHARS:
-        return text
-    return text[: EXPLANATION_MAX_CHARS - 1] + "…"
+    return text if len(text) <= EXPLANATION_MAX_CHARS else f"{text[: EXPLANATION_MAX_CHARS - 1]}…"
 
 
 _LASTS_NS = 1_000
@@ -237,7 +235,8 @@ class EvaluationSpans:
         With the SDK's tracer, the finished span is made at once, unless a processor reads spans at their start. A span with a
         resource of its own is always made this way, because the tracer would give it the resource of this process.
         """
-        name, context, start_ns = f"{semconv.EVALUATION} {score.metric}", context_of(root), _start_ns(root)
+        name, context = f"{semconv.EVALUATION} {score.metric}", context_of(root)
+        start_ns = max(root.start_ns, root.end_ns - _LASTS_NS)
         parent, status = get_current_span(context).get_span_context(), _status(score)
         links, resource = _links(unit, parent), self._resource_of(root.resource)
         self._factory = factory = self._factory or PresetSpanFactory.of(tracer)
@@ -328,10 +327,6 @@ def _links(unit: Unit, root: SpanContext) -> list[Link]:
     turns = () if unit.session is None else (turn for turn in unit.session.links if turn != unit.key)
     others = (SpanContext(*turn, is_remote=True, trace_flags=root.trace_flags) for turn in turns)
     return [Link(context, {}) for context in (root, *others)]
-
-
-def _start_ns(root: SpanData) -> int:
-    return max(root.start_ns, root.end_ns - _LASTS_NS)
 
 
 def _status(score: Score) -> Status:
@@ -457,10 +452,9 @@ def _usage(call: JudgeCall) -> dict[str, Any]:
 
 def _content(transcript: Transcript) -> dict[str, Any]:
     answer = {**text_message(ASSISTANT, transcript.answer), "finish_reason": transcript.finish or "unknown"}
+    system = [{"type": "text", "content": transcript.system}]
     return {
-        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": transcript.system}])
-        if transcript.system
-        else None,
+        semconv.SYSTEM_INSTRUCTIONS: to_wire(system) if transcript.system else None,
         semconv.INPUT_MESSAGES: to_wire([text_message(USER, transcript.user)]) if transcript.user else None,
         semconv.OUTPUT_MESSAGES: to_wire([answer]) if transcript.answer else None,
     }

@@ -65,18 +65,17 @@ def _call_safely(action: str, sink: Sink, call: Callable[[], None]) -> None:
         detach(token)
 
 
-_BUILT_IN = {
-    "evaluation_span": "spanscore.outputs.score_spans:EvaluationSpans",
-    "event": "spanscore.outputs.score_events:EvaluationEvents",
-    "instruments": "spanscore.outputs.score_events:Instruments",
-    "webhook": "spanscore.outputs.webhook:WebhookSink",
-    "phoenix": "spanscore.outputs.phoenix:PhoenixSink",
-    "langfuse": "spanscore.outputs.langfuse:LangfuseSink",
-}
 SINKS = Registry(
     kind="sink",
     protocol=Sink,
     example="my_pkg.sinks:MySink",
-    built_in=_BUILT_IN,
+    built_in={
+        "evaluation_span": "spanscore.outputs.score_spans:EvaluationSpans",
+        "event": "spanscore.outputs.score_events:EvaluationEvents",
+        "instruments": "spanscore.outputs.score_events:Instruments",
+        "webhook": "spanscore.outputs.webhook:WebhookSink",
+        "phoenix": "spanscore.outputs.phoenix:PhoenixSink",
+        "langfuse": "spanscore.outputs.langfuse:LangfuseSink",
+    },
     offers=("content", "open_outbox"),
 )

@@ -167,17 +167,9 @@ class DeferredSpan(NonRecordingSpan):
         self._ended = True
         end_ns = time_ns() if end_time is None else end_time
         attributes, self._attributes = self._attributes, {}  # the finished span owns them
+        tracer, start_ns, links = self._tracer, self._start_ns, self._links
         emit_finished(
-            self._tracer,
-            self.name,
-            self._context,
-            self.parent,
-            self._kind,
-            attributes,
-            self._status,
-            self._start_ns,
-            end_ns,
-            self._links,
+            tracer, self.name, self._context, self.parent, self._kind, attributes, self._status, start_ns, end_ns, links
         )
 
 
@@ -385,13 +377,9 @@ class PresetSpanFactory:
                 return DeferredSpan(self._own, name, own, above, kind, own_attributes, links, start_time)
         self._preset_ids.span_id, self._preset_ids.trace_id = span_id, trace_id
         self._preset_sampler.sampling = sampling
+        around = _context_within(parent, context)
         span: Span = self._tracer.start_span(
-            name,
-            context=_context_within(parent, context),
-            kind=kind,
-            attributes=attributes,
-            links=links,
-            start_time=start_time,
+            name, context=around, kind=kind, attributes=attributes, links=links, start_time=start_time
         )
         return span
 
@@ -399,12 +387,11 @@ class PresetSpanFactory:
         self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None
     ) -> SpanContext:
         """Return the context of a new sampled span; ``above`` is the parent's context, or None for a root."""
-        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
-
-    def _flags(self, above: SpanContext | None) -> TraceFlags:
-        if above is not None:
-            return _SAMPLED_RANDOM if above.trace_flags & _RANDOM else _SAMPLED
-        return _SAMPLED_RANDOM if self._random is not None and self._random() else _SAMPLED
+        is_random = (
+            bool(above.trace_flags & _RANDOM) if above is not None else self._random is not None and self._random()
+        )
+        flags = _SAMPLED_RANDOM if is_random else _SAMPLED
+        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=flags, trace_state=state)
 
 
 def _context_within(parent: Span | None, context: Context) -> Context:

@@ -155,11 +155,8 @@ class SpansFile:
     def _lose(self, batch: Sequence[ReadableSpan], why: str) -> None:
         with self._lock:
             self._lost, self._fault = self._lost + len(batch), why
-        path = self._file.path
-        log_once(
-            f"spans of {path}",
-            f"spans cannot be written to {path}: {why}; scorer.status() has the number of lost spans",
-        )
+        text = f"spans cannot be written to {self._file.path}: {why}; scorer.status() has the number of lost spans"
+        log_once(f"spans of {self._file.path}", text)
 
 
 @dataclass(eq=False)

@@ -47,19 +47,12 @@ _HOUR_S: Final = 3_600.0
 
 @dataclass(slots=True)
 class _Hour:
-    """The counts of an hour.
+    """The counts of an hour."""
 
-    Attributes:
-        began_s: time of the first message, by the monotonic clock.
-        messages: number of units with a message of their own.
-        summarized: number of units above the limit, for the summary.
-        metrics: metric → number of the summarized units that met a condition on it.
-    """
-
-    began_s: float = -inf
-    messages: int = 0
-    summarized: int = 0
-    metrics: Counter[str] = field(default_factory=Counter)
+    began_s: float = -inf  # time of the first message, by the monotonic clock
+    messages: int = 0  # units with a message of their own
+    summarized: int = 0  # units above the limit, for the summary
+    metrics: Counter[str] = field(default_factory=Counter)  # metric → summarized units that met a condition on it
 
 
 class WebhookSink:
@@ -136,10 +129,7 @@ class WebhookSink:
         self._summarized = 0
 
     def _count_unit(self, metrics: Collection[str]) -> bool:
-        """Count a unit in the present hour. Returns whether the unit gets a message; if not, it is in the summary.
-
-        ``metrics`` are the metrics on which the unit met a condition.
-        """
+        """Count a unit that met conditions on ``metrics``. Returns whether it gets a message; if not, it is in the summary."""
         now_s = self._clock()
         if now_s >= self._hour.began_s + _HOUR_S:
             self._end_hour(self._hour.began_s)
@@ -254,7 +244,6 @@ _escape = partial(html.escape, quote=False)
 
 
 def _slack(event: _Event) -> _Event:
-    """Return the message of an incoming webhook of Slack."""
     url = event["data"].get("url")
     lines = [f"*{_escape(_title(event))}*", *map(_escape, _lines(event))]
     text = "\n".join(lines)[:_SLACK_CHARS]
@@ -264,7 +253,6 @@ def _slack(event: _Event) -> _Event:
 
 
 def _teams(event: _Event) -> _Event:
-    """Return the message of a workflow of Microsoft Teams: an Adaptive Card."""
     url = event["data"].get("url")
     title = {"type": "TextBlock", "text": _title(event), "weight": "Bolder", "wrap": True}
     body = [title, *({"type": "TextBlock", "text": line, "wrap": True} for line in _lines(event))]
@@ -282,7 +270,7 @@ def _teams(event: _Event) -> _Event:
 
 _BODIES: Final[Mapping[str, Callable[[_Event], _Event]]] = {
     "json": lambda event: event,
-    "slack": _slack,
-    "teams": _teams,
+    "slack": _slack,  # an incoming webhook
+    "teams": _teams,  # a workflow of Microsoft Teams: an Adaptive Card
 }
 """``format`` → the function that returns the body of an event."""

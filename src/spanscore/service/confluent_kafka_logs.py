@@ -34,13 +34,17 @@ from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import KafkaMessage, consumer_config, problem_of
+from spanscore.service.confluent_kafka_member import (
+    ASK_S,
+    NS_PER_MS,
+    KafkaMessage,
+    consumer_config,
+    problem_of,
+)
 
 _AT_ONCE: Final = 10
 """Messages of one poll; log partitions are paused only between polls. A message has up to 1 MB of records."""
 _POLL_S: Final = 0.1
-_ASK_S: Final = 2.0
-"""Timeout of one request to a broker, in s."""
 _LIST_S: Final = 10.0
 """Seconds between two requests for the number of log partitions, because a topic may grow."""
 _FRESH_S: Final = 0.5
@@ -52,8 +56,6 @@ _FILLED: Final = 0.5
 """Filled share of the memory for records up to which no log partition is paused."""
 _AGAIN_S: Final = 1.0
 """Seconds of pause after a failure."""
-_MS: Final = 1_000_000
-_NO_PARTITIONS: Final[Set[int]] = frozenset()
 
 
 class LogsTopic:
@@ -130,7 +132,10 @@ class LogsTopic:
             yield from self._release(partition)
         for message in messages:
             if message.partition not in self._newest:
-                self._begin_partition(message)
+                from_ns = (message.written_ns or 0) - self._wait_ns
+                self._newest[message.partition] = from_ns
+                if from_ns < self._kept_from_ns():  # the records of its first spans are no longer kept
+                    self._restarts.append(from_ns)
             if message.partition in self.waiting or not self._has_records(message.written_ns or 0):
                 self.waiting.setdefault(message.partition, deque()).append(message)
             else:
@@ -155,7 +160,7 @@ class LogsTopic:
     def request_records(self, pressure: str) -> Set[int]:
         """Set the timestamp up to which records are needed; return the span partitions with a clock that must stop."""
         if self.name is None:
-            return _NO_PARTITIONS
+            return frozenset()
         behind = [
             self._progress_ns(partition)
             for partition in self._newest
@@ -196,13 +201,6 @@ class LogsTopic:
         self._ended.discard(message.partition)
         return message
 
-    def _begin_partition(self, message: KafkaMessage) -> None:
-        """Begin a span partition. All log partitions are read again if the records of its first spans are no longer kept."""
-        from_ns = (message.written_ns or 0) - self._wait_ns
-        self._newest[message.partition] = from_ns
-        if from_ns < self._kept_from_ns():
-            self._restarts.append(from_ns)
-
     def _kept_from_ns(self) -> int:
         """Return the timestamp of the oldest record that the receiver keeps for an unread span."""
         newest_ns = max((time_ns for time_ns, _ in [*self._read.values()]), default=0)
@@ -233,9 +231,7 @@ class LogsTopic:
             self._handle_message(message)
         if self._must_check_ends:  # while the client was disconnected, the log partitions may have grown
             ends = self._request_ends(consumer, self._read)
-            self._read_to_end = {
-                partition for partition, (_, offset) in self._read.items() if offset >= ends[partition]
-            }
+            self._read_to_end = {number for number, (_, offset) in self._read.items() if offset >= ends[number]}
             self._must_check_ends, self.fault = False, self.fault if not self._read else ""
         self._pause_and_resume(consumer)
 
@@ -244,7 +240,7 @@ class LogsTopic:
 
         New log partitions are read from their beginning.
         """
-        topic = consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
+        topic = consumer.list_topics(self._kafka.topic, timeout=ASK_S).topics[self._kafka.topic]
         if topic.error is not None:
             self._record_error(topic.error)
             self._stopping.wait(_AGAIN_S)
@@ -261,9 +257,8 @@ class LogsTopic:
             self._spans.logs.forget_all()  # the kept records are read again
         self._covered_ns, self._paused, self._read = -inf, set(), read
         self._read_to_end = {partition for partition, end in ends.items() if read[partition][1] >= end}
-        consumer.assign(
-            [place for number, (_, offset) in read.items() for place in self._make_places([number], offset)]
-        )
+        topic_name = self._kafka.topic
+        consumer.assign([TopicPartition(topic_name, number, offset) for number, (_, offset) in read.items()])
         consumer.resume(self._make_places(read))  # a paused partition stays paused after a new assignment
         for _ in begins:
             self._restarts.popleft()
@@ -271,7 +266,7 @@ class LogsTopic:
     def _request_offsets(self, consumer: Consumer, at_ns: int, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Return log partition → ``at_ns``, and the offset of its first message from that timestamp on. Blocks."""
         places = dict[int, tuple[int, int]]()
-        for place in consumer.offsets_for_times(self._make_places(ends, at_ns // _MS), timeout=_ASK_S):
+        for place in consumer.offsets_for_times(self._make_places(ends, at_ns // NS_PER_MS), timeout=ASK_S):
             if place.error is not None:
                 raise KafkaException(place.error)
             places[place.partition] = at_ns, place.offset if place.offset >= 0 else ends[place.partition]
@@ -288,7 +283,7 @@ class LogsTopic:
             self._read[partition] = self._read[partition][0], max(offset, self._read[partition][1])
             self._read_to_end.add(partition)
             return
-        self._read[partition] = message.timestamp()[1] * _MS, offset + 1
+        self._read[partition] = message.timestamp()[1] * NS_PER_MS, offset + 1
         self._read_to_end.discard(partition)
         if value and any(mark in value for mark in MAY_HOLD_CONTENT):
             self._take_records(value)
@@ -329,7 +324,7 @@ class LogsTopic:
     def _request_ends(self, consumer: Consumer, partitions: Collection[int]) -> dict[int, int]:
         """Return the end offsets of log partitions, as the brokers report them. Blocks."""
         places = self._make_places(partitions)
-        return {place.partition: consumer.get_watermark_offsets(place, timeout=_ASK_S)[1] for place in places}
+        return {place.partition: consumer.get_watermark_offsets(place, timeout=ASK_S)[1] for place in places}
 
     def _make_places(self, partitions: Collection[int], offset: int = 0) -> list[TopicPartition]:
         return [TopicPartition(self._kafka.topic, partition, offset) for partition in partitions]

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
-_ASK_S: Final = 2.0
+ASK_S: Final = 2.0
 """Timeout of one request to a broker, in s."""
 PREFETCH: Final[Mapping[str, int]] = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 20}
 """Limit in kB of fetched and unread messages, and the pause of fetching above that limit, in ms.
 
 librdkafka's default pause is a second: with that pause, a backlog of 20 kB messages was read at 1,400 a second.
 """
-_MS: Final = 1_000_000
+NS_PER_MS: Final = 1_000_000
 _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "consumer": {"group.protocol": "consumer"},
     "classic": {"group.protocol": "classic", "partition.assignment.strategy": "cooperative-sticky"},
@@ -129,7 +129,7 @@ class GroupMember:
         aborts.
         """
         try:
-            topic = self._consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
+            topic = self._consumer.list_topics(self._kafka.topic, timeout=ASK_S).topics[self._kafka.topic]
         except KafkaException:
             return False
         if topic.error is None:
@@ -146,7 +146,7 @@ class GroupMember:
                 self._source.on_problem(problem_of(error, self._kafka)._replace(partition=partition))
             elif partition is not None and offset is not None:
                 kind, written_ms = message.timestamp()
-                written_ns = written_ms * _MS if kind else None
+                written_ns = written_ms * NS_PER_MS if kind else None
                 yield KafkaMessage(partition, offset, written_ns, message.key() is not None, message.value())
 
     def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> None:
@@ -191,7 +191,7 @@ class GroupMember:
 
     def _ends(self, partition: int, *, cached: bool) -> tuple[int, int] | None:
         try:
-            return self._consumer.get_watermark_offsets(self._place(partition), timeout=_ASK_S, cached=cached)
+            return self._consumer.get_watermark_offsets(self._place(partition), timeout=ASK_S, cached=cached)
         except KafkaException:
             return None
 
@@ -227,7 +227,7 @@ class GroupMember:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         begun = partitions
         with suppress(KafkaException):  # they start at the group's offsets, without the notes
-            begun = consumer.committed(partitions, timeout=_ASK_S)
+            begun = consumer.committed(partitions, timeout=ASK_S)
         notes = dict[int, tuple[int | None, CommitNote]]()
         for place in begun:
             offset = place.offset if place.offset >= 0 else None

@@ -32,7 +32,6 @@ from spanscore.service.requests import GZIP_MAGIC, NO_HEADERS
 
 CALLS: Final = 4_096
 """Highest number of concurrent calls; calls of one connection wait for each other long before."""
-_NOTHING: Final = grpc.aio.EOF
 _DETAILS: Final = "grpc-status-details-bin"
 _COLLECTOR: Final = "/opentelemetry.proto.collector"
 _PATHS: Final = {
@@ -128,7 +127,7 @@ class GrpcListener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no
         elif (body := await self._read(context)) is None:
             message = f"the message did not arrive within {self.read_s:g} s"
             answer = handler.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
-        elif body is _NOTHING:
+        elif body is grpc.aio.EOF:
             answer = handler.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
         else:
             # 0x1f, field 3 with a wire type that does not exist, cannot start an OTLP request.

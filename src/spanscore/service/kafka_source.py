@@ -214,9 +214,14 @@ class KafkaSource:
                 self._stopping.wait(_ROUND_S)
 
     def _poll_once(self) -> None:
-        """Read the available messages, commit the offsets that have been settled, and run a round if one is due."""
         self._update_pauses()
-        self._read_each(self._logs.yield_ready(self._member.messages(), self.pressure))
+        messages = self._logs.yield_ready(self._member.messages(), self.pressure)
+        for message in messages:
+            try:
+                self._read(message)
+            except Exception:
+                self._fetch_again([message, *messages])  # the client's position is already after the batch
+                raise
         self._topic.hand_over()
         if self._lacks_protocol:
             self._lacks_protocol = False
@@ -227,15 +232,6 @@ class KafkaSource:
         if monotonic() >= self._next_round_s:
             self._next_round_s = monotonic() + _ROUND_S
             self._run_round()
-
-    def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
-        """Read messages. If a message raises, the client seeks back to it, because the position is already after the batch."""
-        for message in messages:
-            try:
-                self._read(message)
-            except Exception:
-                self._fetch_again([message, *messages])
-                raise
 
     def _fetch_again(self, unread: Sequence[KafkaMessage]) -> None:
         """Fetch messages again. The first one has raised an error; if it did so before, it is skipped and counted."""
@@ -266,7 +262,10 @@ class KafkaSource:
                 return  # it was read before
             self._restart_partition(partition, expected, offset)
         elif expected is not None and offset > expected:
-            self._count_deleted(partition, expected, offset)
+            deleted = min(self._member.oldest_offset(partition), offset) - expected
+            if deleted > 0:  # other missing offsets were never in the log
+                self._skipped += deleted
+                log_once("kafka skipped", _GONE.format(deleted, self._kafka.topic, partition))
         self._next_offsets[partition] = offset + 1
         if not has_key:
             log_once("kafka key", _NO_KEY.format(self._kafka.topic))
@@ -294,11 +293,11 @@ class KafkaSource:
             self._topic.set_clock(partition, "stop" if is_stopped else "reach_end" if self.pressure else "go")
 
     def _run_round(self) -> None:
-        """Request settled offsets, look for brokers or new partitions if needed, and measure the lag."""
-        self._expire_commit()
-        if (
-            self._settled_request is None and not self._committing
-        ):  # commits may reach a broker in any order: one at a time
+        if self._committing and monotonic() > self._commit_deadline_s:
+            self._topic.commit_failed(self._committing)
+            self._committing = {}
+        # one at a time, because commits may reach a broker in any order
+        if self._settled_request is None and not self._committing:
             self._settled_request = self._topic.settled_offsets()
         if self._is_disconnected and self._member.look_for_topic():
             self._is_disconnected, self._fault = False, ""
@@ -313,9 +312,8 @@ class KafkaSource:
 
         Before the first commit the messages from the next offset on are counted.
         """
-        use_cached = (
-            self._is_disconnected or not self.pressure
-        )  # paused partitions fetch no new ends, so a broker is asked
+        # paused partitions fetch no new ends, so a broker is asked
+        use_cached = self._is_disconnected or not self.pressure
         lags = dict[int, int]()
         for partition, offset in self._next_offsets.items():
             end = self._member.end_offset(partition, cached=use_cached)
@@ -336,13 +334,6 @@ class KafkaSource:
         self._topic.begin(partition)
         self._set_clocks([partition])
 
-    def _count_deleted(self, partition: int, expected: int, offset: int) -> None:
-        """Count messages that were deleted before they were read. Offsets that the log never had are not counted."""
-        deleted = min(self._member.oldest_offset(partition), offset) - expected
-        if deleted > 0:
-            self._skipped += deleted
-            log_once("kafka skipped", _GONE.format(deleted, self._kafka.topic, partition))
-
     @property
     def _configuration(self) -> str:
         return fingerprint_of(self._pipeline.metrics.values())
@@ -355,12 +346,6 @@ class KafkaSource:
             return
         self._committing, self._commit_deadline_s = settled, monotonic() + _ANSWER_S
         self._member.commit(notes)
-
-    def _expire_commit(self) -> None:
-        """Let a commit without an answer fail after its deadline."""
-        if self._committing and monotonic() > self._commit_deadline_s:
-            self._topic.commit_failed(self._committing)
-            self._committing = {}
 
     # --- the group, called back while messages are asked for -------------------------------------------------------
 
@@ -435,14 +420,12 @@ class KafkaSource:
             self._topic.set_shared(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 
     def _commit_ends(self, ends: Mapping[int, PartitionEnd]) -> None:
-        """Commit the end of each partition, with the settled offsets after it in the note."""
-        self._member.commit(
-            {
-                partition: (offset, CommitNote(self._configuration, beyond))
-                for partition, (offset, beyond) in ends.items()
-                if offset is not None
-            }
-        )
+        notes = {
+            partition: (offset, CommitNote(self._configuration, beyond))
+            for partition, (offset, beyond) in ends.items()
+            if offset is not None
+        }
+        self._member.commit(notes)
 
     def on_problem(self, problem: KafkaProblem) -> None:
         """Note an error of the client."""

@@ -106,7 +106,7 @@ def ranges_in(text: str, base: int) -> set[int]:
     offsets = set[int]()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        if not (first.isdigit() and (last.isdigit() or not last)):
+        if not (first.isdecimal() and (last.isdecimal() or not last)):
             return set()
         if len(offsets) + int(last or first) - int(first) >= _MOST_OFFSETS:
             return set()
@@ -154,7 +154,6 @@ _BATCH: Final = 64
 """Maximum number of messages that are handed over together. The span thread reads them in a millisecond, without a break."""
 _CALL_S: Final = 10.0
 """Timeout of a call on the span thread, in s. The call takes milliseconds unless a user's exporter blocks the thread."""
-_NO_TRACES: Final[Collection[bytes]] = frozenset()
 
 
 class PartitionEnd(NamedTuple):
@@ -236,20 +235,23 @@ class Topic:
         """Accept a message of a partition. A message that cannot be parsed is counted, and raises no error.
 
         Args:
-            partition: partition of the message.
-            offset: offset of the message.
             log_ns: time of the message by its broker; None = unknown.
             value: body; None if the message has no body, or another worker has settled it.
         """
         at_ns = steady_ns() if log_ns is None else log_ns
         request = read_message(self.spans.counts, value, self.most_bytes)
         if request is None:
-            self._post(lambda _: self._record(partition, offset, at_ns, _NO_TRACES))
+            self._post(lambda _: self._record(partition, offset, at_ns, ()))
             return
         arrived = self.spans.classify_message(request)
-        if arrived is not None:
-            record = partial(self._record, partition, offset, at_ns)
-            self._add_to_batch(StreamMessage(partition, at_ns, arrived, record))
+        if arrived is None:
+            return
+        if self._batch and self._batch[0].stream != partition:
+            self.hand_over()
+        self._batch.append(StreamMessage(partition, at_ns, arrived, partial(self._record, partition, offset, at_ns)))
+        may_be_scored = arrived.spans or arrived.copies
+        if may_be_scored or len(self._batch) >= _BATCH:
+            self.hand_over()
 
     def set_shared(self, reason: str) -> None:
         """Record why turns of a conversation may reach other workers; empty = they do not."""
@@ -260,14 +262,6 @@ class Topic:
         batch, self._batch = self._batch, []
         if batch:
             self.spans.accept_messages(batch)
-
-    def _add_to_batch(self, message: StreamMessage) -> None:
-        if self._batch and self._batch[0].stream != message.stream:
-            self.hand_over()
-        self._batch.append(message)
-        may_be_scored = message.accepted.spans or message.accepted.copies
-        if may_be_scored or len(self._batch) >= _BATCH:
-            self.hand_over()
 
     def _post(self, work: Callable[[int], None]) -> None:
         """Run work with the time on the span thread, after the messages that were accepted before."""
@@ -401,9 +395,8 @@ class Topic:
                 self.dropped += self.spans.streams.end(partition)
         in_scoring = self._traces_in_scoring()
         for partition, offsets in self.offsets.items():
-            self._final_ends[partition] = PartitionEnd.of(
-                offsets, in_scoring.union(self._open_at_end.get(partition, ())).__contains__
-            )
+            unsettled = in_scoring.union(self._open_at_end.get(partition, ()))
+            self._final_ends[partition] = PartitionEnd.of(offsets, unsettled.__contains__)
         if is_drained:
             self.pipeline.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
             self._last_flush = self.pipeline.providers.start_flush_of_spans()
@@ -413,8 +406,7 @@ class Topic:
         stream = self.spans.streams.get(partition)
         if stream is None:
             return in_scoring.__contains__
-        holds = stream.holds
-        return lambda trace: trace in in_scoring or holds(trace)
+        return lambda trace: trace in in_scoring or stream.holds(trace)
 
     def _traces_in_scoring(self) -> set[bytes]:
         return {key.trace_id.to_bytes(16) for key in self.pipeline.units.unexported_units(self._is_durable)}

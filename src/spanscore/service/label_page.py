@@ -32,6 +32,10 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 class LabelPage:
@@ -106,7 +110,8 @@ class _Handler(QuietHandler):
 
     def _answer(self, act: Callable[[], None]) -> None:
         try:
-            self._check_host()
+            if f"http://{self.headers.get('Host')}" != self.server.page.origin:
+                raise _BadRequest(HTTPStatus.FORBIDDEN, "the request is for another host")  # noqa: TRY301
             act()
         except _BadRequest as error:
             self._send_json(error.status, {"error": str(error)})
@@ -124,7 +129,10 @@ class _Handler(QuietHandler):
         url = urlsplit(self.path)
         if url.path == "/":
             self._check_token(parse_qs(url.query).get("token", [""])[0])
-            self._send_page()
+            nonce = secrets.token_urlsafe(16)
+            policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
+            headers = {**_HEADERS, "Content-Type": "text/html; charset=utf-8", **policy}
+            self.send(HTTPStatus.OK, self.server.page.render(nonce).encode(), headers)
         elif url.path == "/state":
             self._check_token(self._bearer())
             self._send_json(HTTPStatus.OK, self.server.page.session.state())
@@ -164,10 +172,6 @@ class _Handler(QuietHandler):
             raise _BadRequest(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
         return body
 
-    def _check_host(self) -> None:
-        if f"http://{self.headers.get('Host')}" != self.server.page.origin:
-            raise _BadRequest(HTTPStatus.FORBIDDEN, "the request is for another host")
-
     def _check_token(self, token: str) -> None:
         if not compare_digest(token.encode(), self.server.page.token.encode()):
             raise _BadRequest(
@@ -177,15 +181,6 @@ class _Handler(QuietHandler):
     def _bearer(self) -> str:
         header = self.headers.get("Authorization", "")
         return header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-
-    def _send_page(self) -> None:
-        nonce = secrets.token_urlsafe(16)
-        policy = (
-            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; "
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
-        headers = {**_HEADERS, "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
-        self.send(HTTPStatus.OK, self.server.page.render(nonce).encode(), headers)
 
     def _send_json(self, status: HTTPStatus, answer: Mapping[str, Any]) -> None:
         self.send(status, json.dumps(answer).encode(), {**_HEADERS, "Content-Type": _JSON})

@@ -108,9 +108,8 @@ class ExportHandler:
         self._inflate_slots = BoundedSemaphore(_MOST_INFLATING)
         self._actions = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}
         self.closed = False
-        self.waits_for = (
-            "forward" if self.proxy is not None else "spool" if self.wait_until_durable is not None else None
-        )
+        on_disk = None if self.wait_until_durable is None else "spool"
+        self.waits_for = on_disk if self.proxy is None else "forward"
         self.may_block = self.waits_for is not None
 
     def answer(self, request: ExportRequest) -> ExportResponse:
@@ -123,9 +122,8 @@ class ExportHandler:
             return self.refuse("closing", status, message, is_json=request.is_json, retry_after_s=LATER_S)
         except Exception as error:  # noqa: BLE001  (one defined answer each; a client is not to send this again)
             log_internal_error("take a request", error)
-            return self.refuse(
-                "internal", HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed here", is_json=request.is_json
-            )
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return self.refuse("internal", status, "the request failed here", is_json=request.is_json)
 
     def refuse(
         self, reason: str, status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None
@@ -200,7 +198,6 @@ class ExportHandler:
         return _accepted("logs", results.rejected, is_json=request.is_json)
 
     def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
-        """Take the scores and contents of a request of logs; return its uncompressed size, and the read results."""
         body = self._inflate(request)
         results = results_in_logs(body, is_json=request.is_json)
         if self.spans.external is not None:
@@ -355,11 +352,8 @@ def _encoding(named: bytes) -> str | None:
 
 
 def _too_large(max_body_bytes: int) -> tuple[str, HTTPStatus, str]:
-    return (
-        "too_large",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        f"the body is longer than {max_body_bytes:,} bytes; send fewer at once",
-    )
+    message = f"the body is longer than {max_body_bytes:,} bytes; send fewer at once"
+    return "too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message
 
 
 async def _send(send: _Send, answer: ExportResponse) -> None:

@@ -118,9 +118,12 @@ def _find_unprotected(serve: ServeSettings, listening: Mapping[str, ListenAddres
 
 
 def _is_listener(endpoint: str, address: ListenAddress) -> bool:
-    """Return whether an endpoint is the address of this listener."""
-    parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
-    if (parts.port or _DEFAULT_PORTS.get(parts.scheme)) != address.port or not address.port:
+    try:
+        parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:  # no address: the exporter reports it
+        return False
+    if port != address.port or not address.port:
         return False
     host = parts.hostname or ""
     listens_locally = _is_loopback(address.host) or address.host in _ANY_HOST

@@ -125,13 +125,8 @@ class Proxy:
 
     def forward_unchanged(self, request: ExportRequest) -> ExportResponse:
         """Forward a request of any signal unchanged."""
-        answer = self._forwarder.send(
-            request.path,
-            request.body,
-            content_type=request.content_type,
-            encoding=request.encoding,
-            headers=request.headers,
-        )
+        path, body, _, encoding, headers = request
+        answer = self._forwarder.send(path, body, content_type=request.content_type, encoding=encoding, headers=headers)
         return _as_response(request, answer)
 
     def state(self) -> tuple[int, int, str]:
@@ -166,10 +161,8 @@ class Proxy:
 
 def _log_loss(reason: str | None) -> None:
     if reason is not None:
-        log_once(
-            "forward",
-            f"spans that were held for their scores are lost: {reason}; row 'forward' of status() has their number",
-        )
+        text = f"spans that were held for their scores are lost: {reason}; row 'forward' of status() has their number"
+        log_once("forward", text)
 
 
 def _as_response(request: ExportRequest, backend: BackendAnswer) -> ExportResponse:

@@ -36,21 +36,14 @@ _MS: Final = 1_000_000
 
 
 class _Message(NamedTuple):
-    """The spans of one trace in one message.
-
-    Attributes:
-        at_ns: time of reading, by the clock of the partition.
-        written_ms: time of the message; 0 = unknown.
-        has_root: whether a span of it has no parent in its process.
-        body: the spans as an OTLP request.
-    """
+    """The spans of one trace in one message."""
 
     trace_id: bytes
     partition: int
-    at_ns: int
-    written_ms: int
-    has_root: bool
-    body: bytes
+    at_ns: int  # time of reading, by the clock of the partition
+    written_ms: int  # time of the message; 0 = unknown
+    has_root: bool  # a span of it has no parent in its process
+    body: bytes  # the spans as an OTLP request
 
 
 class RekeyedTopic:
@@ -178,9 +171,8 @@ class RekeyedTopic:
             self._keys[trace_id] = next(filter(None, map(self._conversation, spans)), trace_id.hex())
         for message in messages:
             self._unanswered[trace_id] += 1
-            self._carrier.produce(
-                self._keys[trace_id], message.body, partial(self._on_delivery, message), message.written_ms
-            )
+            on_delivery = partial(self._on_delivery, message)
+            self._carrier.produce(self._keys[trace_id], message.body, on_delivery, message.written_ms)
 
     def _on_delivery(self, message: _Message, reason: str | None) -> None:
         self._answers.append((message, reason))

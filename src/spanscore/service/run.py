@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,6 @@ from spanscore.service.plan import addresses, describe_mode, problems, refuse_ow
 from spanscore.service.requests import READ_S
 
 if TYPE_CHECKING:
-    from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.service.proxy import Proxy
 
 _SCORES_SHARE: Final = 0.8
@@ -53,7 +53,11 @@ def serve(config: Path, overrides: Mapping[str, Any], print_line: PrintLine) -> 
         ConfigurationError: something is wrong, before any request is accepted; the message has the remedy.
     """
     settings = read_settings(config).settings
-    serve_settings = _override(settings.serve, overrides)
+    try:
+        serve_settings = ServeSettings.model_validate({**settings.serve.model_dump(), **overrides})
+    except ValidationError as error:
+        faults = (f"--{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
+        raise ConfigurationError("; ".join(faults)) from None
     refuse_problems(config, problems(serve_settings))
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # otherwise gRPC prints a line for each failed handshake
     if serve_settings.mode == "proxy" and serve_settings.forward is not None:
@@ -71,24 +75,16 @@ def handler_of(scorer: OnlineScorer, serve_settings: ServeSettings, units: Units
     spans = receivers_of(scorer).otlp_spans(units)
     spans.copies.trusted = token_of(serve_settings) is not None  # the listeners refuse clients without the token
     if serve_settings.mode != "proxy" or serve_settings.forward is None:
-        return ExportHandler(
-            spans,
-            max_inflated_bytes=serve_settings.limits.inflated,
-            wait_until_durable=_disk_wait(scorer, spans, units),
-        ), None
+        pipeline, inflated = pipeline_of(scorer), serve_settings.limits.inflated
+        if pipeline.export_confirmation is None or units.idle_timeout:  # a request closes no unit that is kept on disk
+            return ExportHandler(spans, max_inflated_bytes=inflated), None
+        wait = partial(spans.wait_until_safe, pipeline.when_safe, _DISK_S)
+        return ExportHandler(spans, max_inflated_bytes=inflated, wait_until_durable=wait), None
     from spanscore.service.proxy import Proxy
 
     proxy = Proxy(serve_settings.forward, spans, max_bytes=units.bytes)
     spans.forward = proxy.state
     return ExportHandler(spans, max_inflated_bytes=serve_settings.limits.inflated, proxy=proxy), proxy
-
-
-def _disk_wait(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
-    """Return the function that waits until the units that a request closes are on disk; None if a request can close no unit."""
-    pipeline = pipeline_of(scorer)
-    if pipeline.export_confirmation is None or units.idle_timeout:
-        return None
-    return lambda: spans.wait_until_safe(pipeline.when_safe, _DISK_S)
 
 
 def _serve(scorer: OnlineScorer, serve_settings: ServeSettings, units: Units, print_line: PrintLine) -> None:
@@ -127,14 +123,6 @@ async def _listen_until_signal(
     until = await signals.wait_for_drain(serve_settings.drain, print_line, stopped="nothing more is accepted")
     await listeners.stop()
     return until
-
-
-def _override(serve: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettings:
-    try:
-        return ServeSettings.model_validate({**serve.model_dump(), **overrides})
-    except ValidationError as error:
-        faults = (f"--{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
-        raise ConfigurationError("; ".join(faults)) from None
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,34 +35,13 @@ UNAUTHENTICATED: Final = CONNECTIONS // 4
 
 @dataclass(eq=False, repr=False, slots=True)
 class _Limits:
-    """Limits that all connections of a listener share.
+    """Limits that all connections of a listener share."""
 
-    Attributes:
-        token: token that a request must have; None = any request counts as authenticated.
-        read_s: time limit for a whole request, in s.
-        first_byte_s: time limit until an unauthenticated connection starts a request, in s.
-        unauthenticated: connections without an authenticated request so far, the oldest first.
-    """
-
-    token: BearerToken | None
-    read_s: float
-    first_byte_s: float
+    token: BearerToken | None  # None = any request counts as authenticated
+    read_s: float  # time limit for a whole request
+    first_byte_s: float  # time limit until an unauthenticated connection starts a request
+    # connections without an authenticated request so far, the oldest first
     unauthenticated: dict[_LimitedProtocol, None] = field(default_factory=dict, init=False)
-
-    def add_connection(self, connection: _LimitedProtocol) -> None:
-        """Add a new connection; if there are too many unauthenticated connections, close the oldest."""
-        self.unauthenticated[connection] = None
-        if len(self.unauthenticated) > UNAUTHENTICATED:
-            oldest = next(iter(self.unauthenticated))
-            del self.unauthenticated[oldest]
-            oldest.close_connection()
-
-    def is_authenticated(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Return whether the head of a request has the token."""
-        if self.token is None:
-            return True
-        header = next((value for name, value in headers if name == b"authorization"), b"")
-        return self.token.is_in(header.decode("latin-1"))
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -80,7 +59,12 @@ class _LimitedProtocol(HttpToolsProtocol):
         if len(self.connections) > CONNECTIONS:
             self.limit_concurrency = 0  # refuses this connection's requests, and closes it after the answer
         self._close_after(self._limits.first_byte_s)
-        self._limits.add_connection(self)
+        unauthenticated = self._limits.unauthenticated
+        unauthenticated[self] = None
+        if len(unauthenticated) > UNAUTHENTICATED:
+            oldest = next(iter(unauthenticated))
+            del unauthenticated[oldest]
+            oldest.close_connection()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close_after(None)
@@ -101,8 +85,11 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if self in self._limits.unauthenticated and self._limits.is_authenticated(self.headers):
-            del self._limits.unauthenticated[self]
+        if self in self._limits.unauthenticated:
+            token = self._limits.token
+            header = next((value for name, value in self.headers if name == b"authorization"), b"")
+            if token is None or token.is_in(header.decode("latin-1")):
+                del self._limits.unauthenticated[self]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
@@ -145,7 +146,7 @@ def read_samples(path: str | Path, *, only_lines: bool = False) -> Iterator[Read
             else:
                 yield from _read_csv(lines) if form == "csv" else _read_lines(lines)
         except UnicodeError as error:
-            raise ConfigurationError(f"{_display_name(path)} is not {_encoding(path)} text: {error}") from error
+            raise ConfigurationError(f"{_display_name(path)} is not {stream.encoding.upper()} text: {error}") from error
 
 
 def _display_name(path: str | Path) -> str:
@@ -158,19 +159,14 @@ def _open(path: str | Path) -> Iterator[TextIO]:
         yield sys.stdin
         return
     try:
-        stream = Path(path).open(encoding=_encoding(path), newline="")  # noqa: SIM115  (closed below); a cell may hold line breaks
+        stream = Path(path).open("rb")  # noqa: SIM115  (closed below)
+        start = stream.peek(2)[:2]  # a pipe can be opened only once
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    with stream:
-        yield stream
-
-
-def _encoding(path: str | Path) -> str:
-    """Return UTF-16 for a file that begins with its mark, as Excel's "Unicode text" does; otherwise UTF-8."""
-    if str(path) == "-":
-        return "UTF-8"
-    with Path(path).open("rb") as stream:
-        return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "UTF-8"
+    # UTF-16 has a mark, for example in Excel's "Unicode text"
+    encoding = "UTF-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "UTF-8"
+    with TextIOWrapper(stream, encoding=encoding, newline="") as text:  # a cell may hold line breaks
+        yield text
 
 
 def _read_parquet(path: Path) -> Iterator[Any]:
@@ -253,7 +249,6 @@ def _unknown_header(names: Sequence[str]) -> ConfigurationError:
 
 
 def _find_known_fields(names: Iterable[Any]) -> frozenset[str]:
-    """Return the fields of a sample that some columns contain."""
     return KNOWN.intersection(columns_of(tuple(names)).read)
 
 
@@ -291,11 +286,7 @@ def _join_names(names: Any, rows: list[Any]) -> list[Any]:
 
 
 def _records_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise.
-
-    Raises:
-        ConfigurationError: the columns differ in length.
-    """
+    """Return the records of ``{"question": […], "answer": […]}``, the form of ``to_dict`` and ``to_json``; None otherwise."""
     read = columns_of(tuple(document)).read
     columns = {name: _cells(document[column]) for name, column in read.items()}
     answers = [name for name in ("question", "answer", "response") if name in columns]

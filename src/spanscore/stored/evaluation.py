@@ -41,7 +41,6 @@ _ASKED: Final = ("ask", "embed", "ainvoke", "aembed_documents")
 """Methods of judges, embedders and models that send a request to a model."""
 _PARAMETERS: Final = ("temperature", "top_p", "seed")
 """Attributes that are hashed for a judge or model without ``drawing``."""
-_BYTES: Final = 8
 
 
 def hash_setup(metric: Metric) -> str:
@@ -65,7 +64,7 @@ def hash_setup(metric: Metric) -> str:
     if not parts:
         return ""
     text = json.dumps(parts, sort_keys=True, default=str)
-    return blake2b(text.encode("utf-8", "replace"), digest_size=_BYTES).hexdigest()
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _judge_setup(value: Any) -> Any:
@@ -283,7 +282,6 @@ class Scoring:
         )
 
     async def _work(self, records: _Records) -> None:
-        """Score samples, one after the other, until there are no more."""
         while (record := await records.next()) is not None:
             place, read = record
             if self._batch is not None:
@@ -321,8 +319,8 @@ class Scoring:
                 name = score.metric
                 row = Row.of(score, line=read.line, key=keys[name], own_id=read.id, made_by=self._made_by[name])
                 if self._file is not None:
-                    self._file.add([row])
-                rows[score.metric] = row
+                    self._file.add(row)
+                rows[name] = row
 
 
 def _name_unread(columns: Sequence[Any]) -> Iterator[str]:

@@ -29,25 +29,20 @@ def check_report(path: Path) -> None:
         raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder does not exist")
 
 
-def write_report(
-    result: Result,
-    path: Path,
-    *,
-    source: str | Path | None,
-    redactor: Redactor | None,
-) -> None:
+def write_report(result: Result, path: Path, *, source: str | Path | None, redactor: Redactor | None) -> None:
     """Write one HTML page of a result that needs no network.
 
     Args:
         result: result of the run.
         path: file to write; an existing file is replaced.
-        source: file of the samples, for the page's title and the texts of the worst samples; None or ``-`` = no texts.
+        source: file of the samples, for the page's title and the texts of the worst samples; None, ``-`` or a pipe = no texts.
         redactor: redactor of the run; a sample on which it fails is not shown.
 
     Raises:
         ConfigurationError: the page cannot be written, or a library is missing.
     """
-    samples = () if source is None or str(source) == "-" else read_samples(source)
+    can_be_read_again = source is not None and Path(source).is_file()  # not "-", and no pipe
+    samples = read_samples(source) if source is not None and can_be_read_again else ()
     hooks = Hooks(redactor)
     texts = {read.line: _redact(hooks, read.sample) for read in samples if not isinstance(read.sample, BadRecord)}
     with writing(path):

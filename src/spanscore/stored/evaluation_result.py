@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Self, TextIO, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TextIO, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -154,10 +154,7 @@ class _Cells:
         return lambda row: cells.writerow({name: wire_value(value) for name, value in asdict(row).items()})
 
 
-_Format: TypeAlias = _Lines | _Cells
-
-
-def _format(path: Path, ending: str | None = None) -> _Format:
+def _format(path: Path, ending: str | None = None) -> _Lines | _Cells:
     ending = ending or path.suffix.lower()
     if ending == ".csv":
         return _Cells()
@@ -206,15 +203,14 @@ class RowFile:
         row = self._earlier.get(key)
         return row if row is not None and row.settled and row.made_by == made_by else None
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Append rows and flush the file.
+    def add(self, row: Row) -> None:
+        """Append a row and flush the file.
 
         Raises:
             ConfigurationError: the file cannot be written.
         """
         with writing(self.path):
-            for row in rows:
-                self._write(row)
+            self._write(row)
             self._stream.flush()
 
     def close(self, rows: Iterable[Row]) -> int:
@@ -425,8 +421,7 @@ class Result:
 
     def _reasons(self, summary: Summary) -> list[str]:
         """Return lines with the frequent reasons of each outcome, the number of other reasons, and the rows of a fallback."""
-        metric = summary.metric
-        lines = []
+        metric, lines = summary.metric, []
         for outcome, rows in summary.outcomes.items():
             reasons = Counter(
                 row.reason
@@ -480,7 +475,6 @@ def _summarize(metric: str, rows: Sequence[Row], own: Sequence[Row], scale: Scal
 
 
 def _mean(values: Iterable[ScoreValue]) -> float | None:
-    """Return the mean of the values that are numbers; None without any."""
     numbers = [value for value in values if not isinstance(value, str)]
     return fmean(numbers) if numbers else None
 

@@ -26,7 +26,6 @@ from spanscore.wiring.explained import ExplainedSpan, ExplainedTrace, ExplainedU
 from spanscore.wiring.from_config import override
 
 _MOST_NAMES: Final = 5
-_NOTHING: Final = NoContent("no content", "")
 _NO_TEXT: Final = (
     "trace the calls of the model with an instrumentation (OpenTelemetry GenAI, OpenInference, OpenLLMetry …), and have it"
     f" write content ({semconv.CAPTURE_CONTENT_ENV}=SPAN_ONLY)"
@@ -87,23 +86,14 @@ def _gather(gathered: GatheredTraces, span: str | bytes | ReadableSpan | WireSpa
 
 @dataclass(frozen=True, slots=True)
 class _ReadSpan:
-    """A span of a trace, and how a scorer would read it.
-
-    Attributes:
-        wire: the span as it is stored.
-        data: the decoded span.
-        role: role of its scope.
-        claimed: whether it may belong to a unit.
-        by: name of the normalizer that reads it; None = no normalizer.
-        raised: error of a normalizer on this span; empty = no error.
-    """
+    """A span of a trace, and how a scorer would read it."""
 
     wire: WireSpan
     data: SpanData
-    role: Role
-    claimed: bool
-    by: str | None
-    raised: str
+    role: Role  # of its scope
+    claimed: bool  # it may belong to a unit
+    by: str | None  # name of the normalizer that reads it
+    raised: str  # error of a normalizer on it; empty = no error
 
     @property
     def note(self) -> str:
@@ -197,13 +187,11 @@ class TraceExplainer:
             yield f"the root is missing: a span is missing above {top.data.name}", [_NO_ROOT]
 
     def _find_orphan(self, seen: Sequence[_ReadSpan]) -> _ReadSpan | None:
-        """Return a span of a unit without a root; None if there is no such span."""
         here = {entry.wire.span_id for entry in seen}
         tops = (entry for entry in seen if entry.by and entry.wire.parent_id and entry.wire.parent_id not in here)
         return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
 
     def _changes_for_ignored(self, scopes: Iterable[str]) -> Iterator[str]:
-        """Yield the change by which each of these scopes would be read."""
         superseded = self.reader.claims.superseded
         for scope in sorted(scopes):
             if scope.startswith(self._ignored):
@@ -215,12 +203,11 @@ class TraceExplainer:
 
 def _remedy_for_names(span: SpanData) -> str:
     """Return the remedy for texts under names that no normalizer reads; empty if the span has no such texts."""
-    lacking = conventional(span, no_content=lambda: _NOTHING).no_content
+    lacking = conventional(span, no_content=lambda: NoContent("no content", "")).no_content
     return "" if lacking is None else lacking.hint
 
 
 def _describe_parent(root: _ReadSpan, seen: Mapping[int, _ReadSpan]) -> str:
-    """Return a clause on the parent of a root."""
     if root.wire.parent_is_remote:
         return "its parent is in another process"
     above = seen.get(root.data.parent_id or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from spanscore.outputs.collected_cases import FoundScore
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 
 _SCORE_FIELDS: Final = frozenset(FoundScore._fields)
-_IDS: Final = ("trace_id", "span_id")
+_IDS: Final = {"trace_id": re.compile("[0-9a-f]{32}"), "span_id": re.compile("[0-9a-f]{16}")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class LabelCase:
     """A case for labelling, with the judge's score of one metric.
 
     Attributes:
-        names: fields by which a label names the case: ``trace_id`` and ``span_id``; without a unit ``key``, the hash of the
-            content.
+        names: fields by which a label names the case: ``trace_id`` and ``span_id`` in lower case; without the ids of a unit
+            ``key``, the hash of the content.
         sample: the content.
         scores: metric → score.
         id: id of its record; None without an id.
@@ -46,8 +47,8 @@ class LabelCase:
     @classmethod
     def of(cls, record: Mapping[str, Any], sample: Sample, own_id: str | int | None = None) -> Self:
         """Return the case in a record of ``spanscore collect``, or in a record with the fields of a sample only."""
-        names = {name: record[name] for name in _IDS if isinstance(record.get(name), str)}
-        if len(names) < len(_IDS):
+        names = {name: record[name].lower() for name in _IDS if isinstance(record.get(name), str)}
+        if not all(pattern.fullmatch(names.get(name, "")) for name, pattern in _IDS.items()):
             names = {"key": content_hash(sample)}
         scores = record.get("scores")
         results = scores if isinstance(scores, dict) else {}
@@ -125,6 +126,13 @@ The true values are not known before the labels. These are planning values: huma
 threshold, and least with a score close to it. Wrong values make the interval wider; the estimate stays unbiased, because each
 label counts by its probability.
 """
+_NO_VERDICT: Final = "no case has a verdict of {!r}: choose --pick random, or another --metric"
+_LACKS: Final = {
+    LabelPick.FAILING: "no case fails {!r}: choose --pick random, or another --metric",
+    LabelPick.DISAGREEMENTS: (
+        "no case has jurors of {!r} that disagree: choose another --pick, or let a jury score the cases"
+    ),
+}
 _FIRST: Final = 10
 """Labels that each stratum gets before the allocation, because ``calibrate`` needs humans' passes and fails."""
 
@@ -169,7 +177,7 @@ def draw_labels(cases: Sequence[LabelCase], pick: LabelPick, *, metric: str, num
     strata = _stratify(ranked) if pick is LabelPick.INFORMATIVE else {}
     chosen = _choose_cases(ranked, strata, pick, metric, number)
     if not chosen:
-        raise ConfigurationError(_describe_lack(pick, metric))
+        raise ConfigurationError(_LACKS.get(pick, _NO_VERDICT).format(metric))
     order = sorted(chosen, key=lambda case: _random_key(case, f"order {seed}"))
     stratum = {case.key: place for place, members in enumerate(strata.values()) for case in members}
     drawn_from = {case.key: stratum[case.key] for case in order if strata}
@@ -248,11 +256,3 @@ def _disagreement(case: LabelCase, metric: str) -> float:
 def _random_key(case: LabelCase, purpose: str) -> bytes:
     """Return a sort key of a case that is random over cases, but always the same for a case and purpose."""
     return blake2b(f"{purpose} {case.key}".encode(), digest_size=8).digest()
-
-
-def _describe_lack(pick: LabelPick, metric: str) -> str:
-    if pick is LabelPick.FAILING:
-        return f"no case fails {metric!r}: choose --pick random, or another --metric"
-    if pick is LabelPick.DISAGREEMENTS:
-        return f"no case has jurors of {metric!r} that disagree: choose another --pick, or let a jury score the cases"
-    return f"no case has a verdict of {metric!r}: choose --pick random, or another --metric"

@@ -78,13 +78,10 @@ class LabelFile:
                 self._file.remove_unfinished_line()
         return labels_so_far(self.path, self.name)
 
-    def own_labels(self) -> dict[str, AnnotatedSample]:
-        """Return key of a case → this person's label."""
-        return {
-            case_key(labelled): labelled
-            for labelled in self.labels()
-            if labelled.label is not None and labelled.label.annotator == self.annotator
-        }
+    def own_keys(self) -> set[str]:
+        """Return the keys of the cases that this person has labelled."""
+        labels = ((case_key(labelled), labelled.label) for labelled in self.labels())
+        return {key for key, label in labels if label is not None and label.annotator == self.annotator}
 
     def append(self, case: LabelCase, human: HumanValue, **more: Any) -> None:
         """Append a label with ``more`` fields that are not None; the label is on the disk when this returns."""
@@ -182,7 +179,7 @@ class LabelSession:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
-        self._labelled = {*self.file.own_labels()}
+        self._labelled = self.file.own_keys()
         self._skipped = set[str]()
         self._steps = list[_Step]()
 

@@ -270,10 +270,7 @@ class _ScoredCases:
 
 
 def _count_unscored(metric: str, result: Result, lost: set[str], *, by_line: bool) -> tuple[Counter[str], float]:
-    """Return reason → number of cases of a metric without a score of the configured judge, and their share of its cases.
-
-    ``lost`` are the cases with a score in the baseline and no score now, absent cases included.
-    """
+    """Return reason → number of cases of a metric without a score of the configured judge, and their share of its cases."""
     rows = [row for row in result.rows if row.metric == metric]
     without = [(_case(row, by_line), why) for row in rows if (why := _why_unscored(row))]
     reasons = Counter(why for case, why in without if why != NOT_APPLICABLE or case in lost)
@@ -293,7 +290,6 @@ def _why_unscored(row: Row) -> str | None:
 
 
 def _cases_of(result: Result, by_line: bool) -> Iterator[str]:
-    """Yield the cases of a run, with bad lines."""
     return (_case(place, by_line) for places in (result.rows, result.bad) for place in places)
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from math import ceil, inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, parse_request
@@ -35,10 +36,6 @@ _TRIES: Final = 3
 WAIT_S: Final = 1.0
 """Seconds before the second try, unless the store sends ``Retry-After``; twice that before the third."""
 _LONGEST_WAIT_S: Final = 60.0
-_TIMEOUT_S: Final = 60.0
-_OVERLOADED: Final = 429
-_NOT_FOUND: Final = 404
-_SERVER: Final = 500
 
 
 class StoreUnavailable(Exception):
@@ -61,8 +58,11 @@ class StoreClient:
         ConfigurationError: the address is not an HTTP address, or holds a user name or a password.
     """
 
-    def __init__(self, url: str, *, sleep: Callable[[float], None] = time.sleep, timeout_s: float = _TIMEOUT_S) -> None:
-        parts = urllib.parse.urlsplit(url)
+    def __init__(self, url: str, *, sleep: Callable[[float], None] = time.sleep, timeout_s: float = 60.0) -> None:
+        try:
+            parts = urllib.parse.urlsplit(url)
+        except ValueError as error:
+            raise ConfigurationError(f"the address of a store cannot be read: {error}") from None
         if parts.username or parts.password:
             raise ConfigurationError(
                 "the address of a store contains a name or a password, which requests do not use; remove it"
@@ -92,9 +92,9 @@ class StoreClient:
                     return read(json.loads(response.read()))
             except urllib.error.HTTPError as error:
                 because = f"it answers {error.code} {error.reason}"
-                if error.code == _NOT_FOUND:
+                if error.code == HTTPStatus.NOT_FOUND:
                     raise StoreNotFound(because) from None
-                if error.code < _SERVER and error.code != _OVERLOADED:
+                if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code != HTTPStatus.TOO_MANY_REQUESTS:
                     raise ConfigurationError(f"{self.url}: {because}") from None
                 retry_s = retry_after_s(error.headers.get("Retry-After", ""))
                 wait_s = wait_s if retry_s is None else min(retry_s, _LONGEST_WAIT_S)
@@ -198,6 +198,43 @@ def _describe_window(start_s: float, end_s: float) -> str:
     return f"from {began} to {ended}"
 
 
+@dataclass(slots=True)
+class _SearchedStore:
+    """A store in which a search lists the ids of traces, as ``list_trace_ids`` does, and then each trace is requested."""
+
+    shortest_s: ClassVar[float] = 1.0  # the shortest window that the store can search
+    client: StoreClient
+    query: Mapping[str, str]  # parameters of the search
+    start_s: float  # begin of the search, seconds since the epoch
+    end_s: float  # end of the search
+    lost: Sequence[str] = field(default=(), init=False)
+
+    def traces(self) -> Iterator[StoredTrace | Unread]:
+        """Yield the traces that the search finds."""
+        window, where = (self.start_s, self.end_s), f"at {self.client.url}"
+        for trace_id in list_trace_ids(*window, self._list_ids, least_s=self.shortest_s, where=where):
+            if isinstance(trace_id, Unread):
+                yield trace_id
+                continue
+            name = f"trace {trace_id.hex()}"
+            try:
+                resource_spans = self._read_trace(trace_id.hex())
+                if resource_spans is None:
+                    yield Unread(name, _CUT)
+                    continue
+                request = from_json(json.dumps({"resourceSpans": resource_spans}))
+                yield StoredTrace(trace_id, parse_request(request).spans)
+            except (StoreUnavailable, UnreadableRequest) as error:
+                yield Unread(name, str(error))
+
+    def _list_ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
+        raise NotImplementedError
+
+    def _read_trace(self, trace_id: str) -> Sequence[Any] | None:
+        """Return the ``resourceSpans`` of an OTLP request; None if the store left out some of the trace's spans."""
+        raise NotImplementedError
+
+
 # --- Jaeger ----------------------------------------------------------------------------------------------------------
 
 _LOST: Final = (
@@ -205,8 +242,8 @@ _LOST: Final = (
     "its API has times in microseconds: a rule on durations may decide otherwise at its very edge",
     "its API has lists as text",
 )
-_LEAST_S: Final = 0.001
 _STATUS: Final = {"OK": 1, "ERROR": 2}
+_VALUES: Final = {"bool": "boolValue", "int64": "intValue", "float64": "doubleValue"}
 _KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _NOT_ATTRIBUTES: Final = frozenset(
     {
@@ -218,40 +255,30 @@ _NOT_ATTRIBUTES: Final = frozenset(
 
 
 @dataclass(slots=True)
-class JaegerStore:
+class JaegerStore(_SearchedStore):
     """The traces of one Jaeger, by its API v3, which returns OTLP, or by the JSON API of its user interface.
 
     Attributes:
-        client: client of the query API.
-        query: parameters of the search: ``service``, which Jaeger requires, ``operation``, ``tags``, ``minDuration`` …
-        start_s: begin of the search, seconds since the epoch.
-        end_s: end of the search, seconds since the epoch.
+        query: ``service``, which Jaeger requires, ``operation``, ``tags``, ``minDuration`` …
         otlp: whether API v3 is used; None = use it if this Jaeger has it.
         lost: facts that the JSON of the user interface lacks, a sentence each; empty with API v3.
     """
 
-    client: StoreClient
-    query: Mapping[str, str]
-    start_s: float
-    end_s: float
+    shortest_s = 0.001
     _: KW_ONLY
     otlp: bool | None = None
-    lost: Sequence[str] = field(default=(), init=False)
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
         """Yield the traces that the search finds."""
         if self.otlp is None:
-            self.otlp = self._has_v3()
+            try:
+                self.otlp = self.client.ask("/api/v3/services", {}, lambda answer: isinstance(answer, dict))
+            except StoreNotFound:
+                self.otlp = False
+            except StoreUnavailable as error:
+                raise ConfigurationError(f"{self.client.url} is not a Jaeger that answers: {error}") from None
         self.lost = () if self.otlp else _LOST
-        yield from _search(self.client, self.start_s, self.end_s, self._list_ids, self._read_trace, least_s=_LEAST_S)
-
-    def _has_v3(self) -> bool:
-        try:
-            return self.client.ask("/api/v3/services", {}, lambda answer: isinstance(answer, dict))
-        except StoreNotFound:
-            return False
-        except StoreUnavailable as error:
-            raise ConfigurationError(f"{self.client.url} is not a Jaeger that answers: {error}") from None
+        yield from _SearchedStore.traces(self)
 
     def _list_ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
         window = {"start": str(int(start_s * 1e6)), "end": str(int(end_s * 1e6)), "limit": str(limit)}
@@ -259,39 +286,9 @@ class JaegerStore:
 
     def _read_trace(self, trace_id: str) -> Sequence[Any]:
         if self.otlp:
-            return self.client.ask(
-                f"/api/v3/traces/{trace_id}", {}, lambda answer: [*answer["result"]["resourceSpans"]]
-            )
+            path = f"/api/v3/traces/{trace_id}"
+            return self.client.ask(path, {}, lambda answer: [*answer["result"]["resourceSpans"]])
         return self.client.ask(f"/api/traces/{trace_id}", {}, _convert_ui_answer)
-
-
-def _search(
-    client: StoreClient,
-    start_s: float,
-    end_s: float,
-    list_ids: Callable[[float, float, int], Sequence[bytes]],
-    read_trace: Callable[[str], Sequence[Any] | None],
-    *,
-    least_s: float = 1.0,
-) -> Iterator[StoredTrace | Unread]:
-    """Yield the traces that a store lists between two times, as ``list_trace_ids`` does.
-
-    ``read_trace`` returns the ``resourceSpans`` of an OTLP request; None if the store left out some of the trace's spans.
-    """
-    for trace_id in list_trace_ids(start_s, end_s, list_ids, least_s=least_s, where=f"at {client.url}"):
-        if isinstance(trace_id, Unread):
-            yield trace_id
-            continue
-        name = f"trace {trace_id.hex()}"
-        try:
-            resource_spans = read_trace(trace_id.hex())
-            if resource_spans is None:
-                yield Unread(name, _CUT)
-                continue
-            request = from_json(json.dumps({"resourceSpans": resource_spans}))
-            yield StoredTrace(trace_id, parse_request(request).spans)
-        except (StoreUnavailable, UnreadableRequest) as error:
-            yield Unread(name, str(error))
 
 
 def _read_ids(traces: Any) -> Sequence[bytes]:
@@ -319,9 +316,7 @@ def _convert_ui_answer(answer: Any) -> Sequence[Any]:
 def _convert_span(span: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
     start_us = int(span["startTime"])
     parents = [reference for reference in span["references"] or () if reference["traceID"] == span["traceID"]]
-    parents.sort(
-        key=lambda reference: reference["refType"] != "CHILD_OF"
-    )  # a span may have a reference FOLLOWS_FROM, too
+    parents.sort(key=lambda reference: reference["refType"] != "CHILD_OF")  # others are FOLLOWS_FROM
     return {
         "traceId": span["traceID"].zfill(32),
         "spanId": span["spanID"].zfill(16),
@@ -348,14 +343,9 @@ def _text(tags: Mapping[str, Any], name: str) -> str:
 
 
 def _attribute(tag: Mapping[str, Any]) -> dict[str, Any]:
-    kind, value = tag["type"], tag["value"]
-    if kind == "bool":
-        return {"key": tag["key"], "value": {"boolValue": value}}
-    if kind == "int64":
-        return {"key": tag["key"], "value": {"intValue": str(value)}}
-    if kind == "float64":
-        return {"key": tag["key"], "value": {"doubleValue": value}}
-    return {"key": tag["key"], "value": {"stringValue": str(value)}}
+    name = _VALUES.get(tag["type"], "stringValue")
+    value = tag["value"] if name in ("boolValue", "doubleValue") else str(tag["value"])  # in JSON an int64 is a string
+    return {"key": tag["key"], "value": {name: value}}
 
 
 # --- Tempo -----------------------------------------------------------------------------------------------------------
@@ -366,32 +356,19 @@ _CUT: Final = "the store left out some of its spans, because the trace is too la
 
 
 @dataclass(slots=True)
-class TempoStore:
-    """The traces of one Tempo: a search lists their ids, then each trace is requested.
+class TempoStore(_SearchedStore):
+    """The traces of one Tempo.
 
     Attributes:
-        client: client of the API.
-        query: parameters of the search: ``q``, in TraceQL, or ``tags``.
-        start_s: begin of the search, seconds since the epoch.
-        end_s: end of the search, seconds since the epoch.
+        query: ``q``, in TraceQL, or ``tags``.
         lost: always empty, because the answers are OTLP.
     """
 
-    client: StoreClient
-    query: Mapping[str, str]
-    start_s: float
-    end_s: float
-    lost: Sequence[str] = field(default=(), init=False)
     _has_v2: bool | None = field(default=None, init=False)
-
-    def traces(self) -> Iterator[StoredTrace | Unread]:
-        """Yield the traces that the search finds."""
-        return _search(self.client, self.start_s, self.end_s, self._list_ids, self._read_trace)
 
     def _list_ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
         window = {"start": str(int(start_s)), "end": str(ceil(end_s)), "limit": str(limit)}
-        parameters = {**self.query, **window}
-        return self.client.ask("/api/search", parameters, lambda answer: _read_ids(answer.get("traces")))
+        return self.client.ask("/api/search", {**self.query, **window}, lambda answer: _read_ids(answer.get("traces")))
 
     def _read_trace(self, trace_id: str) -> Sequence[Any] | None:
         """Request a trace from API v2, which states whether it is whole; Tempo before 2.7 has no such API."""
@@ -541,19 +518,13 @@ def store_of(source: str, *, since_s: float | None, until_s: float | None) -> Tr
         return OtlpFiles(Path(source))
     needed, make = _STORES[kind]
     url, _, parameters = address.partition("?")
-    query = _parse_query(parameters)
+    others, has_q, traceql = f"&{parameters}".partition("&q=")  # ``q`` must be the last one, as TraceQL contains ``&&``
+    query = dict(parse_qsl(others.strip("&"), keep_blank_values=True)) | ({"q": unquote(traceql)} if has_q else {})
     if not query.get(needed):
         raise ConfigurationError(f"{source!r} has no {needed}; write {kind}:{url or 'http://HOST:PORT'}?{needed}=…")
     end_s = time.time() if until_s is None else until_s
     start_s = end_s - _DEFAULT_SEARCH_S if since_s is None else since_s
     return make(StoreClient(url), query, start_s, end_s)
-
-
-def _parse_query(parameters: str) -> dict[str, str]:
-    """Return the parameters of a source. ``q`` must be the last one, because TraceQL contains ``&&``."""
-    others, has_q, traceql = f"&{parameters}".partition("&q=")
-    query = dict(parse_qsl(others.strip("&"), keep_blank_values=True))
-    return query | {"q": unquote(traceql)} if has_q else query
 
 
 def time_of(text: str, now_s: float) -> float:

@@ -138,8 +138,7 @@ class GatheredTraces:
 
 
 def _yield_traces(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
-    """Yield the traces in a mapping of their spans, and remove each from the mapping."""
-    for trace_id in [*spans]:
+    for trace_id in [*spans]:  # each is removed, to free its memory
         if whole := _join_records(spans.pop(trace_id)):
             yield StoredTrace(trace_id, whole)
 
@@ -152,7 +151,6 @@ def _span_of_record(record: ContentRecord) -> WireSpan:
 
 
 def _join_records(spans: list[WireSpan]) -> list[WireSpan]:
-    """Return the spans of a trace. The events of log records are added to their spans."""
     records = [span for span in spans if span.origin.scope_name == _LOG_RECORD]
     if not records:
         return spans
@@ -188,8 +186,17 @@ class OtlpFiles:
     lost: Sequence[str] = ()
 
     def __init__(self, path: Path, *, most_bytes: int = _MOST_BYTES) -> None:
-        self._files = _files_of(path)
+        self._files = [path]
         self._most_bytes = most_bytes
+        if path.is_dir():
+            self._files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) and file.is_file())
+            if not self._files:
+                raise ConfigurationError(f"{path} holds no file that ends with {', '.join(_ENDINGS)}")
+        elif not path.is_file():
+            raise ConfigurationError(
+                f"{path} is not a file or folder; a source is one, or jaeger:http://host:16686?service=NAME, or "
+                "tempo:http://host:3200?q={…}"
+            )
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
         """Read all files, then yield each trace once."""
@@ -197,20 +204,6 @@ class OtlpFiles:
             for file in self._files:
                 yield from _read_into(gathered, file)
             yield from gathered.traces()
-
-
-def _files_of(path: Path) -> Sequence[Path]:
-    if not path.is_dir():
-        if not path.is_file():
-            raise ConfigurationError(
-                f"{path} is not a file or folder; a source is one, or jaeger:http://host:16686?service=NAME, or "
-                "tempo:http://host:3200?q={…}"
-            )
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) and file.is_file())
-    if not files:
-        raise ConfigurationError(f"{path} holds no file that ends with {', '.join(_ENDINGS)}")
-    return files
 
 
 def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:

@@ -309,7 +309,6 @@ def _mark_scored(stored: StoredUnit, metrics: Sequence[Metric]) -> Unit:
 
 
 def _limit_to(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], revision: int) -> Unit:
-    """Return a copy of a unit that only the named metrics score, with a revision."""
     others = {
         name: UpstreamDecision(False, decision.threshold, decision.rule)
         for name, decision in decisions.items()
