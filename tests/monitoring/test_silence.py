@@ -1,4 +1,4 @@
-"""Silence as promtool sees it: of a service, of a replica, for as long as it lasts, and over gaps."""
+"""Silence and lost units as promtool sees them: of a service, of a replica, for as long as it lasts, and over gaps."""
 
 from __future__ import annotations
 
@@ -52,12 +52,13 @@ def check(
     series: list[dict[str, str]],
     expected: Mapping[float, list[dict[str, str]]],
     why: str = 'reason!="unscored"',
+    alert: str = "SpanscoreNoScores",
     **shared: Any,
 ) -> None:
-    """Check which services are silent after so many hours."""
+    """Check for which services the alert fires after so many hours."""
     settings = Monitoring(interval=STEP_S, windows=[3_600], **shared)
-    (folder / "r.yml").write_text(needed_for({"SpanscoreNoScores"}, rule_files({}, [Metric()], settings)[RULES]))
-    fires = f'ALERTS{{alertname="SpanscoreNoScores",alertstate="firing",{why}}}'
+    (folder / "r.yml").write_text(needed_for({alert}, rule_files({}, [Metric()], settings)[RULES]))
+    fires = f'ALERTS{{alertname="{alert}",alertstate="firing",{why}}}'
     asked = [
         {
             "expr": f"count by (job, instance) ({fires})",
@@ -117,6 +118,17 @@ def test_what_ends_before_it_is_handed_over_is_no_silence_where_nothing_is_score
     series += [counter(ENDED, growing(10, per_hour=6_000), **front, spanscore_evaluation_outcome="delegated")]
 
     check(prometheus, tmp_path, series, {5: silent("worker")}, why='reason="unscored"')
+
+
+@pytest.mark.parametrize(("source", "services"), [("", ["bot"]), ("inner", ["bot"]), ("shadow", [])])
+def test_a_full_job_queue_is_reported_for_each_source_with_units_in_it(
+    source: str, services: list[str], prometheus: ModuleType, tmp_path: Path
+) -> None:
+    of = {"spanscore_evaluation_outcome": "queue_full", "spanscore_evaluation_source": source}
+    lost = counter(ENDED, growing(3), job="bot", **of)
+
+    why = 'reason="queue_full"'
+    check(prometheus, tmp_path, [lost], {2: silent(*services)}, why=why, alert="SpanscoreUnitsLost")
 
 
 def test_replicas_that_end_with_their_service_are_reported_once(prometheus: ModuleType, tmp_path: Path) -> None:

@@ -541,7 +541,7 @@ REMEDIES: Mapping[str, str] = {
 def units_lost(shared: Monitoring) -> Alert:
     """Return the alert on lost units, by reason."""
     window = steady_window(shared)
-    queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
+    queue = f"{promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})},{promql.IN_QUEUE}"
     counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
     increases = (promql.increase(instrument, window, where, promql.GROUP[1:]) for instrument, where in counters)
     return Alert(

@@ -90,6 +90,9 @@ _OTHER_SOURCES = (
 """Sources that score the same units again, other units, or no units."""
 _SAMPLED = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_OTHER_SOURCES)}"'
 """Matcher of the configured judge and its fallback."""
+_BESIDE_THE_QUEUE = "|".join(source for source in _OTHER_SOURCES if source != semconv.SOURCE_INNER)
+IN_QUEUE = f'{label(semconv.EVALUATION_SOURCE)}!~"{_BESIDE_THE_QUEUE}"'
+"""Matcher of the sources whose units wait in the job queue: the configured judge, its fallback and inner units."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _DURATION_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
