@@ -182,7 +182,7 @@ def contexts_in(
     contexts = _contexts(view, model_texts, answer_run, retrieval_tools)
     if contexts.documents is None or contexts.texts is not None:
         return contexts
-    answer_runs = [] if answer_run is None else model_texts.contributing_runs(answer_run)
+    answer_runs = [] if answer_run is None else [run for run, _ in model_texts.contributing_runs(answer_run)]
     with_texts = texts_of_documents(contexts.documents, answer_runs, view.retrieving_tools)
     return AnswerContexts(contexts.documents) if with_texts is None else _with_texts(contexts.documents, with_texts)
 
@@ -212,7 +212,7 @@ def _contexts(
         return AnswerContexts(_tool_results(view, retrieval_tools) if documents is None else documents)
     if answer_run is None or any(document.content is None for document in retrieved):
         return AnswerContexts(retrieved, 0)
-    prompted = _documents_in_prompt(retrieved, model_texts.contributing_prompts(answer_run))
+    prompted = _documents_in_prompts(retrieved, model_texts.contributing_runs(answer_run))
     if prompted or in_state is not None:  # an empty list in the state: the application dropped all documents
         return AnswerContexts(prompted, len(retrieved) - len(prompted))
     return AnswerContexts(retrieved, 0)
@@ -224,10 +224,7 @@ def _count_unused(retrieved: Sequence[RetrievedDocument] | None, used: Sequence[
 
 
 def _distinct_documents(retrievals: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
-    """Join the documents of several runs, without repetitions; None if there was no run.
-
-    A document without a text gets the text that another run found for its id.
-    """
+    """Join the documents of several runs, without repetitions, each with the text of any run; None if there was no run."""
     distinct: list[RetrievedDocument] = []
     for documents in retrievals:
         keys = {_key(document) for document in distinct}
@@ -254,8 +251,11 @@ def _key(document: RetrievedDocument) -> Any:
     return object() if document.id is None else ("id", document.id)
 
 
-def _documents_in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
-    """Return the documents that are in the prompt; every text is known."""
+def _documents_in_prompts(
+    retrieved: Sequence[RetrievedDocument], answer_runs: Iterable[tuple[ModelRun, str]]
+) -> list[RetrievedDocument]:
+    """Return the documents that are in the runs' prompts; every text is known."""
+    prompt = "\n".join(prompt for _, prompt in answer_runs)
     texts = [document.content or "" for document in retrieved]
     verbatim = [_occurs_verbatim(text, prompt) for text in texts]
     spaced = "" if all(verbatim) else _collapse_spaces(prompt)  # otherwise the prompt need not be normalised

@@ -145,18 +145,11 @@ class ModelTexts:
                 return run
         return self._runs[0] if len(self._runs) == 1 else None
 
-    def contributing_prompts(self, answer_run: ModelRun) -> str:
-        """Return the prompts of ``contributing_runs``, joined."""
-        return "\n".join(prompt for _, prompt in self._contributing(answer_run))
+    def contributing_runs(self, answer_run: ModelRun) -> list[tuple[ModelRun, str]]:
+        """Return a run and the runs whose answers its prompt contains, each with its prompt.
 
-    def contributing_runs(self, answer_run: ModelRun) -> list[ModelRun]:
-        """Return a run and the runs whose answers its prompt contains: an application may have each document summarised.
-
-        The runs whose answers are in those prompts follow, and so on.
+        The runs whose answers are in those prompts follow, and so on: an application may have each document summarised.
         """
-        return [run for run, _ in self._contributing(answer_run)]
-
-    def _contributing(self, answer_run: ModelRun) -> list[tuple[ModelRun, str]]:
         contributing = [(answer_run, _prompt_of(answer_run))]
         for run, prompt, answer in list(zip(self._runs, self._prompts, self._answers, strict=True))[-_MOST_RUNS:][::-1]:
             if run is not answer_run and any(_contains_answer(reached, answer) for _, reached in contributing):
@@ -316,7 +309,9 @@ def question_text(value: Any) -> str | None:
     """Return the question in a value: the last human message, the value of a known key, or the only text."""
     if are_messages(value):
         return last_human_text(value)
-    return next(texts_under_keys(value, QUESTION_KEYS, text_of), None) or _only_text(value) or text_of(value)
+    texts = set(texts_by_path(value).values())
+    only_text = texts.pop() if len(texts) == 1 else None
+    return next(texts_under_keys(value, QUESTION_KEYS, text_of), None) or only_text or text_of(value)
 
 
 def answer_text(value: Any) -> str | None:
@@ -403,11 +398,6 @@ def _choose_listed_text(value: Any, model_texts: ModelTexts) -> _Candidate:
 
 def _keys(value: Any) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, dict) else ("a list",)
-
-
-def _only_text(value: Any) -> str | None:
-    texts = set(texts_by_path(value).values())
-    return texts.pop() if len(texts) == 1 else None
 
 
 def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Candidate]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from spanscore import semconv
@@ -335,6 +336,11 @@ class AttributeLookup(Protocol):
         """Return whether the attribute exists."""
 
 
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Return the dicts among the items of a list; ``[]`` for other values."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def raw_attributes(span: SpanData) -> Mapping[str, Any]:
     """Return a span's attributes as received."""
     attributes = span.attributes
@@ -356,7 +362,7 @@ def in_genai_names(
     render: Render,
     *,
     no_content: NoContent | None,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
     tools: Any = None,
 ) -> SpanData:
     """Return the span with these attributes and no others.
@@ -367,7 +373,7 @@ def in_genai_names(
         raw_content: raw attributes with content. Cut JSON is left out, and the span is marked; a tool's is kept.
         render: makes content from ``raw_content``, once, on first need.
         no_content: reason for missing content if ``raw_content`` is empty; None for a span that never has content.
-        metadata: the run's metadata, which are added to the span's; None without metadata. The feedback key is added, too.
+        metadata: the run's metadata, which are added to the span's. The feedback key is added, too.
         tools: definitions of tools in the form of their writer, parsed when a metric reads them; None without definitions. They
             are left out if there is no other content.
     """
@@ -379,9 +385,10 @@ def in_genai_names(
         raw_content = {name: value for name, value in raw_content.items() if name not in cut}
         attributes[semconv.CONTENT_CUT] = True
         no_content = CUT
-    attributes |= _definitions(tools, raw_content)
+    if tools is not None and raw_content:
+        attributes[semconv.TOOL_DEFINITIONS] = tools
     content = partial(render_content, render, dict(raw_content)) if raw_content else None
-    merged = {**span.metadata, **(metadata or {})}
+    merged = {**span.metadata, **metadata}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         merged[semconv.FEEDBACK_METADATA] = key
     return replace(
@@ -391,11 +398,6 @@ def in_genai_names(
         metadata=merged,
         no_content=None if raw_content else no_content,
     )
-
-
-def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attribute with the definitions of tools; empty without definitions, or if the span has no content."""
-    return {semconv.TOOL_DEFINITIONS: tools} if tools is not None and raw_content else {}
 
 
 def _interruption(span: SpanData) -> Mapping[str, Any]:

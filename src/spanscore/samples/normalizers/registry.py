@@ -104,7 +104,11 @@ class SpanNormalizers:
             return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())
         if operation != semconv.EXECUTE_TASK:
             self._count(translation.name, translated)
-        return translated if self.keeps_tools else _without_tools(translated)
+        attributes = translated.attributes
+        if self.keeps_tools or not isinstance(attributes, Attributes):
+            return translated
+        kept = attributes.without_tools()
+        return translated if kept is attributes else replace(translated, attributes=kept)
 
     def normalizer_of(self, span: SpanData) -> str | None:
         """Return the name of the normalizer that ``translate`` uses for a span; None if no normalizer claims it."""
@@ -152,12 +156,6 @@ class SpanNormalizers:
             if counts.cut
         ]
         return missing + cut
-
-
-def _without_tools(span: SpanData) -> SpanData:
-    attributes = span.attributes
-    kept = attributes.without_tools() if isinstance(attributes, Attributes) else attributes
-    return span if kept is attributes else replace(span, attributes=kept)
 
 
 def _prefixes(scopes: Iterable[str]) -> tuple[str, ...]:
