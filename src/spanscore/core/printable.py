@@ -1,6 +1,4 @@
-"""Text and tables for people: formatted numbers, escaped control characters, fitting columns, suggestions for misspelt
-names.
-"""
+"""Text and tables for people: formatted numbers, escaped control characters, fitting columns, hints for misspelt names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``SpanData``, one span as spanscore reads it; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a
-sampler.
-"""
+"""``SpanData``, one span; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a sampler."""
 
 from __future__ import annotations
 
@@ -262,8 +260,7 @@ class InnerGroup:
 
 @dataclass(slots=True)
 class Unit:
-    """The spans that get a score: the top-most GenAI span with its descendants; or a conversation, represented by its last
-    turn.
+    """The spans that get a score: the top-most GenAI span with its descendants, or the last turn of a conversation.
 
     Attributes:
         key: trace id and span id of the root.

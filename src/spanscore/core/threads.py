@@ -120,9 +120,7 @@ def start_daemon(work: Callable[..., object], name: str, *arguments: object, nat
 
 
 class ThreadQueue(Generic[T]):
-    """First-in, first-out queue between threads. Under gevent ``queue.SimpleQueue`` fails between a native thread and a
-    greenlet.
-    """
+    """First-in, first-out queue between threads. Under gevent ``queue.SimpleQueue`` fails between threads and greenlets."""
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
@@ -406,11 +404,9 @@ class Interruptible(Generic[T]):
             self._is_ended = True
 
     def _leave(self) -> None:
-        """Prevent further exceptions, and raise a pending one here.
-
-        The API could also withdraw a pending exception. But CPython 3.11 would then treat an exception as pending forever, and
-        each profiled or traced thread of the process would stop at its next call.
-        """
+        """Prevent further exceptions, and raise a pending one here."""
+        # The API could also withdraw a pending exception. But CPython 3.11 would then treat an exception as pending forever,
+        # and each profiled or traced thread of the process would stop at its next call.
         with self._guard:
             self._thread = None
         for _ in range(2):

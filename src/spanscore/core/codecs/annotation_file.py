@@ -210,8 +210,12 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
             read.append(record if isinstance(record, AnnotatedSample) else _read_record(number, record))
         except (SampleError, ConfigurationError) as error:
             faults.append(f"  line {number}: {error}")
-    if faults or not read:
-        raise _wrong_lines(place, faults)
+    if faults:
+        more = [f"  and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
+        count = format_count(len(faults), "wrong line")
+        raise ConfigurationError("\n".join([f"{place}: {count}", *faults[:_MOST_LINES], *more]))
+    if not read:
+        raise ConfigurationError(f'{place} has no labels; a line is {{"human": true, …}}')
     return read
 
 
@@ -228,11 +232,13 @@ def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | Configu
     for number, line in _lines(_text(path)):
         try:
             record = _record(line)
-            label = _check_unit(_label(record))
+            label = _label(record)
         except ConfigurationError as error:
             entries.append((number, error))
             continue
-        if _is_withdrawn(record):
+        if not _has_unit(label):
+            entries.append((number, ConfigurationError("its unit is missing: give trace_id and span_id, or key")))
+        elif _is_withdrawn(record):
             last = withdrawals.get(_identity(label), (0, 0))
             withdrawals[_identity(label)] = max(last, (label.when_ns or 0, number))
         else:
@@ -241,12 +247,6 @@ def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | Configu
         if isinstance(entry, Annotation) and (entry.when_ns or 0, number) < withdrawals.get(_identity(entry), (0, 0)):
             continue
         yield number, entry
-
-
-def _check_unit(label: Annotation) -> Annotation:
-    if not _has_unit(label):
-        raise ConfigurationError("its unit is missing: give trace_id and span_id, or key")
-    return label
 
 
 def _has_unit(label: Annotation) -> bool:
@@ -279,14 +279,6 @@ def _text(path: str | Path) -> str:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
-
-
-def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
-    if not faults:
-        return ConfigurationError(f'{path} has no labels; a line is {{"human": true, …}}')
-    more = [f"  and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
-    count = format_count(len(faults), "wrong line")
-    return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_MOST_LINES], *more]))
 
 
 def _last_of_each(samples: list[AnnotatedSample]) -> list[AnnotatedSample]:

@@ -349,7 +349,11 @@ def _render_tool_text(message: ToolMessage, content: str) -> dict[str, Any] | No
 def _message(item: Any) -> dict[str, Any] | None:
     """Return one message in GenAI form; None for every other value (``RemoveMessage``, an unknown object)."""
     if is_a(item, MessageSnapshot):
-        return _snapshot_message(*item)
+        message, content, rest = item
+        fields = _fields_of(message)
+        kind = fields["type"].removesuffix("MessageChunk")
+        role = role_of(kind) or fields.get("role", kind)
+        return langchain_message(role, fields, content, rest, is_human=is_a(message, HumanMessage))
     if is_a(item, BaseMessage):
         return _message(snapshot(item))
     if is_a(item, str):
@@ -359,13 +363,6 @@ def _message(item: Any) -> dict[str, Any] | None:
     if is_a(item, dict):
         return dict_message(item)
     return {"role": role_of(item[0]), "parts": parts_of(item[1])}
-
-
-def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
-    fields = _fields_of(message)
-    kind = fields["type"].removesuffix("MessageChunk")
-    role = role_of(kind) or fields.get("role", kind)
-    return langchain_message(role, fields, content, rest, is_human=is_a(message, HumanMessage))
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
@@ -651,7 +648,6 @@ def _document(value: Any) -> DocumentSnapshot | None:
 
 
 def _retrieval_document(document: DocumentSnapshot) -> dict[str, Any]:
-    """Return a document in the form of ``gen_ai.retrieval.documents``."""
     text, identity, metadata = document
     scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most documents have no score
     score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)

@@ -44,7 +44,12 @@ def _line_of(message: Any) -> str:
     from google.protobuf.json_format import MessageToDict
 
     request = MessageToDict(message, use_integers_for_enums=True)
-    _ids_as_hex(request)
+    # OTLP-JSON has ids in hex, protobuf's own JSON in base64.
+    for resource_spans in request.get("resourceSpans", ()):
+        for scope_spans in resource_spans.get("scopeSpans", ()):
+            for span in scope_spans.get("spans", ()):
+                for holder in (span, *span.get("links", ())):
+                    holder.update({name: b64decode(holder[name]).hex() for name in _ID_KEYS if name in holder})
     return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -76,15 +81,6 @@ def _request(number: int, line: str) -> bytes:
             f"line {number} is not an OTLP trace request ({error.because}). Expected: one JSON object per line with "
             '"resourceSpans", written by the Collector\'s file exporter or `spanscore demo --out`'
         ) from None
-
-
-def _ids_as_hex(request: dict[str, Any]) -> None:
-    """Rewrite every id in place: OTLP-JSON has them in hex, protobuf's own JSON in base64."""
-    for resource_spans in request.get("resourceSpans", ()):
-        for scope_spans in resource_spans.get("scopeSpans", ()):
-            for span in scope_spans.get("spans", ()):
-                for holder in (span, *span.get("links", ())):
-                    holder.update({name: b64decode(holder[name]).hex() for name in _ID_KEYS if name in holder})
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

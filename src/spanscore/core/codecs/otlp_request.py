@@ -69,7 +69,13 @@ def from_json(body: bytes | str) -> bytes:
         document = _parse_json(body if isinstance(body, str) else body.decode())
         request = ExportTraceServiceRequest()
         for resource_spans in _pop_list(document, "resourceSpans"):
-            _add_resource_spans(resource_spans, request.resource_spans.add())
+            resource_message = request.resource_spans.add()
+            for scope in _pop_list(resource_spans, "scopeSpans"):
+                spans, scope_message = _pop_list(scope, "spans"), resource_message.scope_spans.add()
+                _parse(scope, scope_message)
+                for span in spans:
+                    _add_span(span, scope_message.spans.add())
+            _parse(resource_spans, resource_message)
     except _JSON_ERRORS as error:
         raise UnreadableRequest(type_name(error)) from None
     return request.SerializeToString()
@@ -110,15 +116,6 @@ def _pop_list(values: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(name)
     return value
-
-
-def _add_resource_spans(values: dict[str, Any], message: Any) -> None:
-    for scope in _pop_list(values, "scopeSpans"):
-        spans, scope_spans = _pop_list(scope, "spans"), message.scope_spans.add()
-        _parse(scope, scope_spans)
-        for span in spans:
-            _add_span(span, scope_spans.spans.add())
-    _parse(values, message)
 
 
 def _add_span(values: dict[str, Any], message: Any) -> None:
@@ -386,7 +383,6 @@ _cached_resource = lru_cache(_CACHED)(_decode_resource)
 
 
 def _set(message: Any, value: Any) -> None:
-    """Set the value of an ``AnyValue`` message."""
     if isinstance(value, bool):
         message.bool_value = value
     elif isinstance(value, int):

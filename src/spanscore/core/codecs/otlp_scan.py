@@ -230,11 +230,9 @@ def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: 
 
 
 def _may_have_parent(body: bytes, start: int, end: int) -> bool:
-    """Return False if the name follows trace id and span id, so that the span is a root without a tracestate.
-
-    Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
-    safeguard, the bytes of the parent's tag must not occur later.
-    """
+    """Return False if the name follows trace id and span id, so that the span is a root without a tracestate."""
+    # Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
+    # safeguard, the bytes of the parent's tag must not occur later.
     kind_at = _kind_after_name(body, start + _NAME_AT, end)
     return kind_at < 0 or body.find(_PARENT, kind_at, end) >= 0
 
@@ -427,7 +425,6 @@ def _long_field(body: bytes, at: int, end: int) -> _Place:
 
 
 def _bytes_at(body: bytes, places: Sequence[_Place]) -> bytes:
-    """Return the bytes at the first place; empty without a place."""
     if not places:
         return b""
     start, end = places[0]

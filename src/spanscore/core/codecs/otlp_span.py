@@ -201,9 +201,7 @@ def content_in_logs(body: bytes) -> list[ContentRecord]:
 
 
 def log_records(request: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the scope and the record of each log record in a request, except spanscore's own: evaluation spans have the same
-    content.
-    """
+    """Yield scope and record of each log record, except spanscore's own, whose content evaluation spans have, too."""
     for resource_logs in request.resource_logs:
         for scope_logs in resource_logs.scope_logs:
             if scope_logs.scope.name != semconv.SCOPE:

@@ -192,9 +192,7 @@ def without_texts(readable: ReadableSpan) -> ReadableSpan:
 
 
 def encode_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes in a form that a span accepts: content as text or JSON text. Values that OTLP cannot represent are
-    left out.
-    """
+    """Return attributes as a span accepts them: content as text or JSON text, without values that OTLP cannot represent."""
     present = [(name, value) for name, value in attributes.items() if value is not None]
     return {safe_text(name): encoded for name, value in present if (encoded := _encode(name, value)) is not None}
 

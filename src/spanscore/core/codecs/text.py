@@ -1,6 +1,4 @@
-"""Converts any value to JSON and to the text of a span attribute, and back; finds the script of a text; reads
-``Retry-After``.
-"""
+"""Converts any value to JSON and to the text of a span attribute, and back; finds a text's script; reads ``Retry-After``."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ MAX_CHARS = 4_000_000
 """Maximum number of characters of a value; further text is cut. No model has so large a context."""
 _WIRE_INT_BITS = 63
 _decoder = json.JSONDecoder(parse_constant=str)
-"""One decoder, because ``json.loads`` with an argument creates one per call, which takes longer than a message of 700
-characters.
-"""
+"""One decoder: ``json.loads`` with an argument creates one per call, which takes longer than a message of 700 characters."""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """One encoder, because ``json.dumps`` with arguments creates one per call."""
 _CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
