@@ -337,10 +337,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _begin(
         self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, langchain_id: int = 0
     ) -> Root | None:
-        """Open a root, and read everything that only the caller's context provides.
-
-        ``langchain_id`` is LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
-        """
+        """Open a root, and read everything that only the caller's context provides."""
+        # ``langchain_id`` is LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
         if run_id in self._roots and (
             self._is_repeated_start(run_id, metadata, input_) or not self._free_run_id(run_id)
         ):
@@ -391,10 +389,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return event is not None and event[0] is metadata and event[1] is input_
 
     def _free_run_id(self, run_id: int) -> bool:
-        """Abandon the root of this id if the same thread or task began it: that root can no longer end.
-
-        Return False if a root with this id is still running.
-        """
+        """Abandon the root of this id if the same thread or task began it, as it can no longer end; return False if it runs."""
         root = self._roots.get(run_id)
         if root is None or root.start_event is None:
             return True
@@ -652,10 +647,7 @@ def _record_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None
 
 
 def _observe_graphs(handler: SpanCallbackHandler) -> None:
-    """Make the handler's class a subclass of LangGraph's handler, so that LangGraph calls ``on_interrupt`` and ``on_resume``.
-
-    A breakpoint (``interrupt_before``, ``interrupt_after``) ends a turn without an error; only these events report it.
-    """
+    """Make the handler one of LangGraph's handlers, too, so that LangGraph calls ``on_interrupt`` and ``on_resume``."""
     base = getattr(sys.modules[_LANGGRAPH], "GraphCallbackHandler", None)
     if base is not None and not isinstance(handler, base):
         _subclass(handler, type(handler), base)

@@ -151,7 +151,7 @@ def render_content(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]
         return {}
 
 
-def content_renderer(run: Run, output: Any, *, tools: bool = False) -> Callable[[], Mapping[str, Any]]:
+def content_renderer(run: Run, output: Any, *, tools: bool) -> Callable[[], Mapping[str, Any]]:
     """Return a function that renders the run's content on demand; with ``tools``, also the tools of a model's run."""
     if run.operation in _RENDERERS:
         content = partial(_RENDERERS[run.operation], run.input, output)
@@ -241,7 +241,6 @@ def _kind_of(run: Run) -> SpanKind:
 
 
 def _span_name(run: Run, name: str) -> str:
-    """Return the name of a run's span: its operation and ``name``, the model, tool or agent."""
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
@@ -284,8 +283,11 @@ class RunSpans:
         parent = get_current_span(ambient).get_span_context()
         root.is_trace_root = not parent.is_valid
         if root.is_trace_root:
-            key, may_be_scored = self._next_ids(factory)
             state = None
+            try:
+                key, may_be_scored = self._drawn_ids.popleft()
+            except IndexError:
+                key, may_be_scored = _new_key(factory), None
         else:
             key, may_be_scored = UnitKey(parent.trace_id, factory.id_generator.generate_span_id()), None
             state = parent.trace_state
@@ -312,12 +314,6 @@ class RunSpans:
         """Use another function of a sampler, and drop the ids that were drawn ahead. Thread-safe."""
         self.preview_trace = preview_trace
         self._drawn_ids = deque()  # another thread may still append to the old one
-
-    def _next_ids(self, factory: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
-        try:
-            return self._drawn_ids.popleft()
-        except IndexError:
-            return _new_key(factory), None
 
     def create_root(self, root: Root) -> bool:
         """Create the span of a root that ``decide`` accepted. Return False if the tracer is switched off. One thread.
