@@ -277,9 +277,6 @@ class SerialThread:
     """Makes calls that may block without a deadline, one after another. The first call starts the thread. Thread-safe.
 
     A forked child has its own thread, which its first call starts, and no calls of its parent.
-
-    Args:
-        name: the thread's name.
     """
 
     def __init__(self, name: str) -> None:

@@ -313,9 +313,7 @@ def messages_of(value: Any) -> Sequence[Any]:
         return [MessageSnapshot(row) for row in zip(*value, strict=True)]
     if is_a(value, PromptSnapshot):
         return messages_of(value[0])
-    if is_a(value, list, tuple) and not is_chat_message(value):
-        return value
-    return [value]
+    return value if is_a(value, list, tuple) and not is_chat_message(value) else [value]
 
 
 def _render_text_message(item: Any) -> dict[str, Any] | None:
@@ -475,7 +473,11 @@ def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
     if messages is not None:
         conversation = messages[0] if type(messages) is list and len(messages) == 1 else messages
         content[semconv.INPUT_MESSAGES] = render_messages(conversation)
-    answers = _answers(generation)
+    if is_a(generation, str):
+        answers = render_messages([text_message(ASSISTANT, generation)])
+    else:
+        choices, _ = generation if is_a(generation, GenerationSnapshot) else ((), None)
+        answers = [answer for choice in choices for answer in _answer(choice)]
     if answers:
         content[semconv.OUTPUT_MESSAGES] = answers
     return content
@@ -587,13 +589,6 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     if not is_a(value, list, tuple) or is_a(value, DocumentSnapshot, CommandSnapshot, Opaque):
         return False
     return len(value) > 0 and all(is_chat_message(item) or (loose and is_a(item, str)) for item in value)
-
-
-def _answers(generation: Any) -> list[dict[str, Any]]:
-    if is_a(generation, str):
-        return render_messages([text_message(ASSISTANT, generation)])
-    choices, _ = generation if is_a(generation, GenerationSnapshot) else ((), None)
-    return [answer for choice in choices for answer in _answer(choice)]
 
 
 def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:

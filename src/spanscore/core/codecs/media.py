@@ -334,9 +334,7 @@ def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sampl
 
     ``find`` returns key → image, and is called only if a text has a key.
     """
-    if not _has_keys(sample):
-        return sample
-    return _number_images(sample, _KEY, find(), lambda _: _NOT_RECORDED)
+    return _number_images(sample, _KEY, find(), lambda _: _NOT_RECORDED) if _has_keys(sample) else sample
 
 
 def mark_images(sample: Sample) -> Sample:

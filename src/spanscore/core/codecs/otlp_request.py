@@ -22,7 +22,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spanscore.core.codecs.otlp_scan import (
     TIMES_SIZE,
     RequestSkeleton,
-    ScopePlace,
     SpanHead,
     SpanPlace,
     scan_request,
@@ -241,12 +240,12 @@ def parse_request(body: bytes) -> ParsedRequest:
     """
     rejected: dict[str, int] = {}
     try:
-        scopes = scan_request(body, rejected)
-        if scopes is None:
+        places = scan_request(body, rejected, _origin)
+        if places is None:
             rejected.clear()
-            scopes = scan_request(body := _rewrite(body), rejected)
-            assert scopes is not None  # protobuf itself wrote this form
-        return ParsedRequest(body, [(_origin(scope), scope.spans) for scope in scopes], rejected)
+            places = scan_request(body := _rewrite(body), rejected, _origin)
+            assert places is not None  # protobuf itself wrote this form
+        return ParsedRequest(body, places, rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
@@ -361,8 +360,7 @@ def _rewrite(body: bytes) -> bytes:
     return bytes(request.SerializeToString())
 
 
-def _origin(place: ScopePlace) -> Origin:
-    resource, scope, resource_schema, scope_schema, _ = place
+def _origin(resource: bytes, scope: bytes, resource_schema: str, scope_schema: str) -> Origin:
     is_small = len(resource) + len(scope) <= _CACHED_BYTES
     return (_cached_origin if is_small else _make_origin)(resource, scope, resource_schema, scope_schema)
 

@@ -125,7 +125,6 @@ def jsonable(value: Any, unfold: Mapping[type, Unfold] | None = None, *, within:
     method of an unknown object is called.
 
     Args:
-        value: any value.
         unfold: type → function that unfolds its values, and those of subclasses.
         within: number of levels above the value, by which the maximum depth is less.
     """
@@ -227,18 +226,15 @@ class _Rendering:
         if kind is str:
             return self.text(value)
         try:
-            return self._structure(value, kind, depth)
+            if kind in _OFTEN:  # fast path: other classes need a walk of their bases
+                return _PLAIN[kind](self, value, depth)
+            unfold = nearest(self._unfold, kind)
+            if unfold is not None and depth > 0:
+                return self.render(unfold(value), depth - 1)
+            plain = nearest(_PLAIN, kind)
+            return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
         except Exception:  # noqa: BLE001 - a half-built foreign object must not lose its neighbours
             return {"type": class_name(kind)}
-
-    def _structure(self, value: Any, kind: type, depth: int) -> Any:
-        if kind in _OFTEN:  # fast path: other classes need a walk of their bases
-            return _PLAIN[kind](self, value, depth)
-        unfold = nearest(self._unfold, kind)
-        if unfold is not None and depth > 0:
-            return self.render(unfold(value), depth - 1)
-        plain = nearest(_PLAIN, kind)
-        return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
     def text(self, value: str, depth: int = 0) -> str:
         if type(value) is str and len(value) <= self._chars and value.isascii():  # most texts are
