@@ -184,17 +184,14 @@ def contexts_in(
         return contexts
     answer_runs = [] if answer_run is None else [run for run, _ in model_texts.contributing_runs(answer_run)]
     with_texts = texts_of_documents(contexts.documents, answer_runs, view.retrieving_tools)
-    return AnswerContexts(contexts.documents) if with_texts is None else _with_texts(contexts.documents, with_texts)
-
-
-def _with_texts(documents: Sequence[RetrievedDocument], with_texts: Sequence[RetrievedDocument]) -> AnswerContexts:
-    """Return contexts with texts from elsewhere: one per document if the documents can be separated, otherwise joint texts."""
+    if with_texts is None:
+        return AnswerContexts(contexts.documents)
     if all(document.id is not None for document in with_texts):
-        return AnswerContexts(with_texts, max(len(documents) - len(with_texts), 0))
+        return AnswerContexts(with_texts, max(len(contexts.documents) - len(with_texts), 0))
     texts = [document.content for document in with_texts if document.content is not None]
-    if len(texts) != len(documents):
-        return AnswerContexts(documents, joint_texts=texts)
-    return AnswerContexts([replace(doc, content=text) for doc, text in zip(documents, texts, strict=True)], 0)
+    if len(texts) != len(contexts.documents):  # the documents cannot be separated
+        return AnswerContexts(contexts.documents, joint_texts=texts)
+    return AnswerContexts([replace(doc, content=text) for doc, text in zip(contexts.documents, texts, strict=True)], 0)
 
 
 def _contexts(

@@ -133,7 +133,6 @@ class ToolCallingMessage:
 
     Attributes:
         run_index: position of the message's run among the unit's runs.
-        calls: calls of the message, in its order.
     """
 
     run_index: int

@@ -97,17 +97,6 @@ def value_of(text: Any) -> Any:
     return text if message is None else {"role": message[1], "content": _printed_text(message[2])}
 
 
-def printed_messages(text: str) -> list[tuple[str, str]] | None:
-    """Return role and text of each LangChain message in a printed list; None for other texts.
-
-    A message with an unreadable text is left out.
-    """
-    if not _PRINTED_MESSAGES.match(text):
-        return None
-    matches = [(role.lower(), _literal(printed)) for role, printed in _PRINTED_MESSAGE.findall(text)]
-    return [(role, content) for role, content in matches if isinstance(content, str)]
-
-
 def _printed_text(printed: str) -> str:
     """Return the text of a printed string; a cut string lacks its closing quote."""
     is_closed = len(printed) > 1 and printed.endswith(printed[0])
@@ -203,13 +192,15 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
 
 def _messages_in(prompt: str) -> list[dict[str, Any]]:
     """Return the messages of a prompt in one text: printed messages, messages separated by role, or one user message."""
-    texts = printed_messages(prompt)
-    if texts is None:
-        pieces = _BY_ROLE.split(prompt)
-        texts = list(zip(pieces[1::2], pieces[2::2], strict=True)) if not pieces[0] else None
-    if texts is not None:
-        return [make_message(role, text.removeprefix(_TEXT_BLOCK)) for role, text in texts]
-    return [] if is_cut(prompt) else messages_from(prompt, loose=True)
+    pieces = _BY_ROLE.split(prompt)
+    if _PRINTED_MESSAGES.match(prompt):  # a message with an unreadable text is left out
+        printed = [(role.lower(), _literal(text)) for role, text in _PRINTED_MESSAGE.findall(prompt)]
+        texts = [(role, text) for role, text in printed if isinstance(text, str)]
+    elif not pieces[0]:
+        texts = list(zip(pieces[1::2], pieces[2::2], strict=True))
+    else:
+        return [] if is_cut(prompt) else messages_from(prompt, loose=True)
+    return [make_message(role, text.removeprefix(_TEXT_BLOCK)) for role, text in texts]
 
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -313,7 +304,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
 
 Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Function from raw attributes with content to content attributes of the GenAI conventions."""
-_NAMES: Final[Mapping[str, str]] = {
+_NAMES: Final[Mapping[str | None, str]] = {
     semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
@@ -415,7 +406,7 @@ def rename_attributes(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]
     return {name: next((raw[other] for other in others if other in raw), None) for name, others in names.items()}
 
 
-def name_attribute(operation: str, name: str) -> dict[str, Any]:
+def name_attribute(operation: str | None, name: str) -> dict[str, Any]:
     """Return the attribute for the name of an operation's object; empty for operations without a name."""
     return {_NAMES[operation]: name} if operation in _NAMES else {}
 

@@ -143,7 +143,9 @@ def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: 
     plain = plain_attributes(raw, operation, metadata) | rename_attributes(raw, _RENAMED)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
-        plain[semconv.TOOL_CALL_ID] = _call_id(raw)
+        call_id = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
+        # LangChain has the id of the call in the answer only.
+        plain[semconv.TOOL_CALL_ID] = call_id_in(raw.get(semconv.OUTPUT_VALUE)) if call_id is None else call_id
     elif operation == semconv.INVOKE_AGENT:
         plain[semconv.AGENT_NAME] = raw.get(semconv.OPENINFERENCE_AGENT) or span.name
     elif operation == semconv.INVOKE_WORKFLOW:
@@ -153,12 +155,6 @@ def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: 
         finished = raw.get(semconv.LLM_FINISH_REASON)
         plain[semconv.RESPONSE_FINISH_REASONS] = None if finished is None else [str(finished)]
     return plain
-
-
-def _call_id(raw: Mapping[str, Any]) -> Any:
-    """Return the id of the call that a tool answers; LangChain has it in the answer only."""
-    call_id = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
-    return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if call_id is None else call_id
 
 
 def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:

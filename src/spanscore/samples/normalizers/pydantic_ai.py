@@ -71,9 +71,7 @@ def _operation(span: SpanData) -> str | None:
         return operation
     if raw.keys() & {_ALL, _ALL_EVENTS, "agent_name"}:
         return semconv.INVOKE_AGENT
-    if raw.get(semconv.TOOL_NAME) is not None:
-        return semconv.EXECUTE_TOOL
-    return None
+    return None if raw.get(semconv.TOOL_NAME) is None else semconv.EXECUTE_TOOL
 
 
 def _agent(raw_content: Mapping[str, Any]) -> dict[str, Any]:
