@@ -470,7 +470,11 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _fail(self, run_id: int, error: BaseException, response: Any, inputs: Any) -> None:
         run = self._runs.get(run_id)
         if run is not None:
-            fault = _error_of(run.root, error)
+            fault: BaseException | None = error
+            names = {class_name(cls) for cls in bases_of(type(error))}
+            if _CONTROL_FLOW in names:  # no error; an interrupt is recorded, because the turn is not over
+                fault = None
+                run.root.interrupted = run.root.interrupted or _HAND_OVER not in names
             if run.id != run_id and fault is not None and not is_stop(fault):
                 run.root.failed_inside = True
             self._end(run_id, codec.snapshot_generation, response, fault, inputs)
@@ -667,12 +671,3 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
     size_bytes = estimate_size(run.input, counted) + estimate_size(snapshot, counted)
     root.counted_texts = counted or None  # most roots have no long text, and an empty set takes 216 bytes
     return size_bytes
-
-
-def _error_of(root: Root, error: BaseException) -> BaseException | None:
-    """Return the error; None if it is LangGraph's control flow. An interrupt is recorded, because the turn is not over."""
-    names = {class_name(cls) for cls in bases_of(type(error))}
-    if _CONTROL_FLOW not in names:
-        return error
-    root.interrupted = root.interrupted or _HAND_OVER not in names
-    return None

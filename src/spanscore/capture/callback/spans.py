@@ -32,6 +32,7 @@ from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
 from spanscore.core.span import Attributes, SamplingContext, SpanData, UnitKey
 from spanscore.outputs.spans import OwnIdGenerator, PresetSpanFactory
 from spanscore.pipeline.decisions import feedback_key_of
+from spanscore.samples.normalizers.building import name_attribute
 
 # --- the description of a run, for the span thread -------------------------------------------------------------------
 
@@ -46,12 +47,7 @@ _KIND_ATTRIBUTES: Final[Mapping[str | None, Mapping[str, str]]] = {
     },
 }
 """Operation → attributes for its kind, of the GenAI conventions and OpenInference; None is a step."""
-_NAME_ATTRIBUTES: Final[Mapping[str | None, str]] = {
-    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
-    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
-    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
-}
-"""Operation → attribute with the name of its run."""
+
 _RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
     semconv.CHAT: codec.chat_content,
     semconv.TEXT_COMPLETION: codec.completion_content,
@@ -80,8 +76,8 @@ def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, A
         attributes.update(chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
-    elif operation in _NAME_ATTRIBUTES:
-        attributes[_NAME_ATTRIBUTES[operation]] = safe_text(run.name)
+    else:
+        attributes |= name_attribute(operation, safe_text(run.name))
         if operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
             attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     if run is run.root:

@@ -57,7 +57,6 @@ class ScopeClaim(NamedTuple):
     """The role of a scope, and the test by which its spans are claimed.
 
     Attributes:
-        role: role of the scope.
         find_mark: test of a span's bytes; None = every span is claimed.
         usual_mark: byte string that most claimed spans contain, and no other span. It is searched first, which halves the
             search time. Empty = it is not searched.
@@ -290,7 +289,6 @@ class RequestPartition:
     are not copied out of the request.
 
     Args:
-        request: the request.
         shorten_unsampled: function that returns a root without its content if no rate would sample its unit, otherwise None.
 
     Attributes:

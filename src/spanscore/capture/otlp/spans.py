@@ -46,7 +46,6 @@ def units_of(
     If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
 
     Args:
-        closed: the spans.
         translator: normalizers, which map spans to GenAI names.
         repaired: kind of a fault → number of spans in which it was repaired; this function adds to it.
         logs: content in log records; None = it is not read.
