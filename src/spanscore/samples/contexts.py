@@ -86,11 +86,9 @@ def _marked_parts(answer_runs: Sequence[ModelRun]) -> Iterator[str]:
 
 
 def _context_part(text: str, *, asks: bool) -> str:
-    """Return the part of a message that a tag or a heading marks as the context; empty without such a mark.
-
-    If the message ``asks``, it also has the question, which ends the part. In other messages a heading ``Question:`` is part of
-    a document.
-    """
+    """Return the part of a message that a tag or a heading marks as the context; empty without such a mark."""
+    # If the message ``asks``, it also has the question, which ends the part. In other messages a heading ``Question:`` is part
+    # of a document.
     opening = _OPENING.search(text)
     closing = -1 if opening is None else text.rfind(f"</{opening[1]}>")
     if opening is not None and closing >= opening.end():
@@ -221,7 +219,7 @@ def _count_unused(retrieved: Sequence[RetrievedDocument] | None, used: Sequence[
 
 
 def _distinct_documents(retrievals: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
-    """Join the documents of several runs, without repetitions, each with the text of any run; None if there was no run."""
+    """Join the documents of several runs without repetitions, with the texts that any run found; None if there was no run."""
     distinct: list[RetrievedDocument] = []
     for documents in retrievals:
         keys = {_key(document) for document in distinct}

@@ -324,11 +324,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return self._child(run_id, parent, operation, name, metadata, take, input_)
 
     def _running_parent(self) -> Run | None:
-        """Return the running run in whose context a run without a parent starts; None outside of any run.
-
-        ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, each model that a
-        fallback tries would be a unit besides the fallback.
-        """
+        """Return the running run in whose context a run without a parent starts; None outside of any run."""
+        # ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, each model that a
+        # fallback tries would be a unit besides the fallback.
         config = var_child_runnable_config.get()
         parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
         parent = self._runs.get(self.id_in_context(parent_run_id)) if parent_run_id is not None else None
@@ -531,11 +529,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._send(event, _size_bytes(run, snapshot))
 
     def _keep(self, root: Root, events: list[Event], event: Event) -> None:
-        """Keep the end of a run until the end of its root. Above a limit, send all kept ends.
-
-        There is no lock: the span thread first removes the list from the root, and this method checks for that after it has
-        appended an event, so that no event is lost.
-        """
+        """Keep the end of a run until the end of its root. Above a limit, send all kept ends."""
+        # There is no lock: the span thread first removes the list from the root, and this method checks for that after it has
+        # appended an event, so that no event is lost.
         run, _, snapshot, _ = event
         root.kept_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
         events.append(event)

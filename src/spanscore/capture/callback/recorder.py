@@ -306,10 +306,8 @@ class Recorder:
             yield_gil()
 
     def _read_running(self, now_ns: int) -> None:
-        """Read running roots that are 10 s old or whose task is over, so that ``tick`` can end them, and counts include them.
-
-        Other roots are read with their first event, which may be their end.
-        """
+        """Read running roots that are 10 s old or whose task is over, so that ``tick`` can end them and counts include them."""
+        # Other roots are read with their first event, which may be their end.
         roots = self._memory.unread_roots()
         if now_ns - self._scanned_ns >= _CHECK_NS:
             self._first_seen, self._scanned_ns = {root: self._first_seen.get(root, now_ns) for root in roots}, now_ns
@@ -373,10 +371,8 @@ class Recorder:
         return safe_text(error_text(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
     def _prepare_export(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
-        """Return the content's attributes, redacted and without images; empty if the redactor fails.
-
-        OpenInference's flat documents come first, because a full span drops its oldest attributes.
-        """
+        """Return the content's attributes, redacted and without images; empty if the redactor fails."""
+        # OpenInference's flat documents come first, because a full span drops its oldest attributes.
         redactor = self.redactor
         try:
             if redactor is None:

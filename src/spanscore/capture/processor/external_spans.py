@@ -395,10 +395,8 @@ class ExternalSpans:
         return any(map(self._is_mark, span.attributes or ()))
 
     def _await_open_span(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
-        """Make ended units wait for the nearest open plain span above them; units without such a span are settled.
-
-        If one of the spans above has become the root of a unit, the ended units become its parts.
-        """
+        """Make ended units wait for the nearest open plain span above them; units without such a span are settled."""
+        # If one of the spans above has become the root of a unit, the ended units become its parts.
         unit_above = None if plain is None else plain.unit_above()
         if plain is not None and unit_above is not None and not unit_above.ended:
             self._add_parts(unit_above, units, plain.ids[1])

@@ -160,11 +160,9 @@ def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> Span
 
 
 def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
-    """Return whether a span without an operation is a model's call.
-
-    A call has a request type, a model with token counts, or content. Spans of speech, images and files are no calls,
-    and neither are spans that only group other spans.
-    """
+    """Return whether a span without an operation is a model's call."""
+    # A call has a request type, a model with token counts, or content. Spans of speech, images and files are no calls, and
+    # neither are spans that only group other spans.
     if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _OUTPUT_TOKENS)):
         return True
     return bool(_content_attributes(raw, _NAMES[(*raw,)].newest, span.events))
