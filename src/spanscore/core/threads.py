@@ -328,7 +328,8 @@ class SerialThread:
         while (work := self._queue.get()) is not None:
             with self._lock:
                 future = self._waiting.pop(work)
-            future.set_running_or_notify_cancel()
+            if not future.set_running_or_notify_cancel():  # cancelled
+                continue
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001  (passed to the waiting caller)
