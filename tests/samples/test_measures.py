@@ -9,7 +9,7 @@ import pytest
 from spanscore import SingleTurnSample, semconv
 from spanscore.core.sample import MultiTurnSample, Samples, TokenUsage
 from spanscore.core.span import SpanData
-from spanscore.samples.on_demand import add_measures, usage_of
+from spanscore.samples.extraction import add_measures, usage_of
 from spanscore.testing import make_span, make_unit
 
 ROOT = make_span(trace_id=1, span_id=1, start_ns=0, end_ns=1_500_000_000)

@@ -22,9 +22,9 @@ from spanscore.config import Capture
 from spanscore.core.codecs.tool_definitions import tool_definitions
 from spanscore.core.sample import Samples
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.samples.extraction import add_tools
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.registry import SpanNormalizers
-from spanscore.samples.on_demand import add_tools
 from spanscore.samples.redaction import redact_sample
 from spanscore.testing import make_span, make_unit
 

@@ -22,8 +22,8 @@ from tests.traces.record import INSTRUMENTATIONS
 from tests.traces.recordings import Recording
 
 from spanscore.core.codecs.otlp import json_line
+from spanscore.samples.extraction import add_tools
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.on_demand import add_tools
 
 EXAMPLE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "agent_quality.py"))
 

@@ -105,7 +105,6 @@ class LogContent:
         return self._uncount(records)
 
     def _uncount(self, records: Sequence[ContentRecord]) -> int:
-        """Subtract records that no longer wait; return their number."""
         self._waiting -= len(records)
         self._bytes -= sum(record.size for record in records)
         return len(records)

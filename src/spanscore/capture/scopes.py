@@ -22,13 +22,8 @@ def _roles(operations: Mapping[str, str]) -> Mapping[object, RootRole]:
 
 _OPENINFERENCE_ROLES: Final[Mapping[object, RootRole]] = _roles(openinference.OPERATIONS)
 _VERCEL: Final = (
-    "ai.embed",
-    "ai.embed.doEmbed",
-    "ai.embedMany",
-    "ai.embedMany.doEmbed",
-    "ai.rerank",
-    "ai.rerank.doRerank",
-    "ai.toolCall",
+    *("ai.embed", "ai.embed.doEmbed", "ai.embedMany", "ai.embedMany.doEmbed"),
+    *("ai.rerank", "ai.rerank.doRerank", "ai.toolCall"),
 )
 _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
     (semconv.REQUEST_TYPE, _roles(genai.OPERATION_OF_TYPE)),

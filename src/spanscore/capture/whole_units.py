@@ -81,12 +81,8 @@ class SubmittedSamples(ImmediateReceiver):
 
     def connect(self, intake: Intake) -> None:
         """Use this intake from now on, and count from zero. In a forked child, spans with a sample get no other sample."""
-        self._intake, self._event_queue, self._port, self._session_ids = (
-            intake,
-            intake.event_queue,
-            intake.listener,
-            intake.session_ids,
-        )
+        self._intake, self._event_queue = intake, intake.event_queue
+        self._port, self._session_ids = intake.listener, intake.session_ids
         self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:
@@ -126,20 +122,15 @@ class SubmittedSamples(ImmediateReceiver):
         now_ns = time_ns()
         span = get_current_span()
         ids = span.get_span_context()
-        if ids.is_valid and self._use_span(UnitKey(ids.trace_id, ids.span_id)):
+        key = UnitKey(ids.trace_id, ids.span_id)
+        if ids.is_valid and key not in self._used_spans:  # one sample per span, because a span has one score per metric
+            keep_latest(self._used_spans, key, None, _MOST_SPANS)
             return span, now_ns, None
         span, end_ns = (
             self._tracer().start_span(_NAME, attributes=_ATTRIBUTES, start_time=now_ns),
             now_ns + _DURATION_NS,
         )
         return span, end_ns, LiveSpan(span, end_ns, None, _SPAN_BYTES)
-
-    def _use_span(self, key: UnitKey) -> bool:
-        """Return whether a sample may use this span: only the first may, because a span has one score per metric."""
-        if key in self._used_spans:
-            return False
-        keep_latest(self._used_spans, key, None, _MOST_SPANS)
-        return True
 
 
 def _unit_of(span: Span, end_ns: int, session: str | None) -> Unit:

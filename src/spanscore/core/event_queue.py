@@ -136,17 +136,17 @@ class DutyCycle:
         """
         return Turns(self, fill)
 
-    def add_cpu_time(self, turns: Turns, cpu_ns: int) -> None:
-        """Add a thread's time on the CPU, nanoseconds."""
-        self._own_cpu_ns += cpu_ns
+    def rest_s(self, turns: Turns, worked_ns: int, fill: Callable[[], float]) -> float:
+        """Return the rest that is due after a thread's work on the CPU, seconds; 0 = no rest."""
+        self._own_cpu_ns += worked_ns
         self._working.add(turns)
-
-    def work_share(self, fill: float) -> float:
-        """Return the share of the time that one thread may work now, (0, 1]."""
-        urgency = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
+        if not self.has_rests:
+            return 0.0
+        urgency = min(max((fill() - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
         # The fourth power gives the lowest share of one thread at a load of 0.44 already.
         base = max((1.0 - self._application_load()) ** 4, _LEAST / self._threads)
-        return base + (1.0 - base) * urgency
+        share = base + (1.0 - base) * urgency  # of the time that the thread may work now
+        return min(worked_ns / 1e9 * (1.0 / share - 1.0), _LONGEST_S)
 
     def _application_load(self) -> float:
         """Return the application's load, [0, 1]: its CPU time, on all cores, per time without work of our threads."""
@@ -180,10 +180,7 @@ class Turns:
         if worked_ns < TURN_NS:
             return 0.0
         self._rested_at_ns = cpu_ns
-        self._cycle.add_cpu_time(self, worked_ns)
-        if not self._cycle.has_rests:
-            return 0.0
-        return min(worked_ns / 1e9 * (1.0 / self._cycle.work_share(self._fill()) - 1.0), _LONGEST_S)
+        return self._cycle.rest_s(self, worked_ns, self._fill)
 
 
 # --- event queue ----------------------------------------------------------------------------------------------------
@@ -197,41 +194,32 @@ _To = TypeVar("_To")
 """Type of an event's receiver. This package must not import the receiver's class."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EventQueue(Generic[_To]):
     """Bounded first-in, first-out queue of events, with a sleeping reader; and a second queue of urgent items.
 
     Above the soft bounds no new unit is admitted. Above the hard bounds, which are four times the soft ones, events are
     dropped: ``put`` returns False, and the caller marks the unit incomplete.
 
-    Args:
+    Attributes:
         soft_events: soft bound of the number of events.
         soft_bytes: soft bound of the events' content, approximate bytes.
         batch: number of events that ends the gathering early.
         batch_bytes: approximate bytes of content that end the gathering early.
         gather_s: seconds for which the reader gathers after its first event.
-
-    Attributes:
         abandoned: whether the reader has been abandoned.
         size_bytes: approximate bytes of content of the waiting events.
         asleep: whether the reader sleeps until an item arrives or a timer is due.
     """
 
-    def __init__(
-        self,
-        *,
-        soft_events: int,
-        soft_bytes: int = 64_000_000,
-        batch: int = 8_192,
-        batch_bytes: int = 8_000_000,
-        gather_s: float = 0.25,
-    ) -> None:
-        self.soft_events = soft_events
-        self._hard = 4 * soft_events
-        self._soft_bytes = soft_bytes
-        self._hard_bytes = 4 * soft_bytes
-        self._batch = batch
-        self._batch_bytes = batch_bytes
-        self._gather_s = gather_s
+    soft_events: int
+    soft_bytes: int = 64_000_000
+    batch: int = 8_192
+    batch_bytes: int = 8_000_000
+    gather_s: float = 0.25
+
+    def __post_init__(self) -> None:
+        self._hard, self._hard_bytes = 4 * self.soft_events, 4 * self.soft_bytes
         self._events: deque[tuple[_To, Any, int]] = deque()
         self.abandoned = False
         self._urgent: deque[Any] = deque()
@@ -248,7 +236,7 @@ class EventQueue(Generic[_To]):
 
     def admits(self) -> bool:
         """Whether a new unit may come in."""
-        return len(self._events) + len(self._urgent) < self.soft_events and self.size_bytes < self._soft_bytes
+        return len(self._events) + len(self._urgent) < self.soft_events and self.size_bytes < self.soft_bytes
 
     def is_full(self) -> bool:
         """Whether a hard bound is reached."""
@@ -256,7 +244,7 @@ class EventQueue(Generic[_To]):
 
     def fill(self) -> float:
         """Return the fill: 1 at half of ``soft_events``, or at two batches of bytes; may exceed 1."""
-        return max(2 * len(self._events) / self.soft_events, self.size_bytes / (2 * self._batch_bytes))
+        return max(2 * len(self._events) / self.soft_events, self.size_bytes / (2 * self.batch_bytes))
 
     def put(self, to: _To, event: Any, size_bytes: int = 0, *, never_drop: bool = False) -> bool:
         """Append an event, O(1), without waiting for the reader. Return False if the event is dropped.
@@ -274,7 +262,7 @@ class EventQueue(Generic[_To]):
         events.append((to, event, size_bytes))
         if self.asleep:  # the reader checks the queue again before it sleeps, and so detects a lost race
             self.wake_sleeper()
-        elif self._gathering and (len(events) >= self._batch or self.size_bytes >= self._batch_bytes):
+        elif self._gathering and (len(events) >= self.batch or self.size_bytes >= self.batch_bytes):
             self._gathering = False
             self._full.set()
         return True
@@ -320,7 +308,7 @@ class EventQueue(Generic[_To]):
         While events keep coming, the reader waits ``gather_s`` at a time, so that no event has to wake it. If none came in
         that time, the reader sleeps until the next event. ``timeout_s=None``: no timeout.
         """
-        if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self._gather_s):
+        if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self.gather_s):
             self.asleep = True
             if not self._events and not self._urgent:
                 self._wake.wait(timeout_s)
@@ -333,8 +321,8 @@ class EventQueue(Generic[_To]):
     def _gather(self, timeout_s: float | None) -> bool:
         """Wait for a batch, a nudge or the end of the gathering time; return whether there is an item to read."""
         self._gathering = True
-        if len(self._events) < self._batch and self.size_bytes < self._batch_bytes and not self._nudged:
-            self._full.wait(self._gather_s if timeout_s is None else min(self._gather_s, timeout_s))
+        if len(self._events) < self.batch and self.size_bytes < self.batch_bytes and not self._nudged:
+            self._full.wait(self.gather_s if timeout_s is None else min(self.gather_s, timeout_s))
         self._gathering = False
         self._full.clear()
         return bool(self._events or self._urgent)

@@ -315,22 +315,10 @@ def _status(path: Path) -> os.stat_result | None:
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _NETWORK: Final = frozenset(
-    (
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "davfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "pvfs2",
-    )
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs"),
+        *("beegfs", "ceph", "davfs", "glusterfs", "gpfs", "lustre", "pvfs2"),
+    }
 )
 _REMOTE_FUSE: Final = ("glusterfs", "ceph", "sshfs", "s3fs", "mount-s3", "gcsfuse", "goofys", "juicefs", "rclone")
 """File systems in the form ``fuse.sshfs``."""
@@ -342,7 +330,6 @@ def is_disk_full(path: Path, unused: Callable[[], int]) -> bool:
     """Whether the disk of a SQLite file has no room for more rows; False if that is unknown.
 
     Args:
-        path: the file.
         unused: returns the unused bytes inside the file; called only if the disk alone has too little room.
     """
     try:

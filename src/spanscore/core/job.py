@@ -218,7 +218,6 @@ class TopicState(NamedTuple):
     """A worker's position in a topic.
 
     Attributes:
-        name: the topic's name.
         partitions: the partitions that this worker reads, ascending.
         all: number of partitions of the topic.
         lag: number of messages of these partitions after the committed offsets.

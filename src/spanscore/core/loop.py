@@ -38,7 +38,6 @@ class LoopThread:
     Metrics of other libraries, which may block a loop, run on a ``LoopThread`` of their own.
 
     Args:
-        name: the thread's name.
         pool: name prefix of the default executor's threads.
     """
 

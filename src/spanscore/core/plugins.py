@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from spanscore.core.printable import did_you_mean
@@ -55,7 +54,17 @@ class Registry:
         Raises:
             ConfigurationError: an item is not such a part, or cannot be made.
         """
-        return [part for item in items for part in self._parts_of(item, offered)]
+        parts: list[Any] = []
+        for item in items:
+            if isinstance(item, str | Mapping):
+                parts += [self.make(name, params, **offered) for name, params in entries([item])]
+            elif self._is_part(item):
+                parts.append(item)
+            else:
+                members = [name for name in vars(self.protocol) if not name.startswith("_")]
+                listed = " and ".join([", ".join(members[:-1]), members[-1]] if members[1:] else members)
+                raise ConfigurationError(f"{item!r} is not a {self.kind}: it needs {listed}")
+        return parts
 
     def one(self, value: Any, /, **offered: Any) -> Any:
         """Return the part of an item that is a ready-made part, or names exactly one.
@@ -132,30 +141,23 @@ class Registry:
             return place
         module, colon, attribute = place.partition(":")
         if not colon:
-            raise ConfigurationError(self._describe_unknown(name))
+            built_in = (
+                f"built-in names are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
+            )
+            hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or built_in
+            raise ConfigurationError(f"unknown {self.kind} {name!r}: {hint} Your own is written {self.example!r}")
         try:
             imported = import_module(module)
         except Exception as error:  # a user's own code may raise anything
             raise ConfigurationError(f"{self.kind} {name!r}: {_import_problem(module, error)}") from error
         if not hasattr(imported, attribute):
-            raise ConfigurationError(f"{self.kind} {name!r}: {_missing_attribute(imported, attribute)}")
+            hint = did_you_mean(attribute, [member for member in vars(imported) if member[0] != "_"])
+            missing = f"module {imported.__name__} has no {attribute}{hint and f'; {hint}'}"
+            raise ConfigurationError(f"{self.kind} {name!r}: {missing}")
         return getattr(imported, attribute)
-
-    def _parts_of(self, item: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
-        if isinstance(item, str | Mapping):
-            yield from (self.make(name, params, **offered) for name, params in entries([item]))
-        elif self._is_part(item):
-            yield item
-        else:
-            raise ConfigurationError(f"{item!r} is not a {self.kind}: it needs {_members(self.protocol)}")
 
     def _is_part(self, thing: object) -> bool:
         return isinstance(thing, self.protocol) and not isinstance(thing, type)
-
-    def _describe_unknown(self, name: str) -> str:
-        built_in = f"built-in names are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
-        hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or built_in
-        return f"unknown {self.kind} {name!r}: {hint} Your own is written {self.example!r}"
 
     def _check_parameters(self, name: str, maker: Any, values: Mapping[str, Any]) -> None:
         signature = inspect.signature(maker)
@@ -181,21 +183,9 @@ def _select_offered(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _import_problem(module: str, error: Exception) -> str:
-    """Return the cause of a failed import, and the remedy."""
     top = module.partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and error.name == top:
         return f"Python finds no module {top!r}; install it, or name its folder in PYTHONPATH"
     if isinstance(error, ImportError):
         return str(error)
     return f"importing {module} raised {type(error).__name__}: {error}"
-
-
-def _missing_attribute(module: ModuleType, attribute: str) -> str:
-    hint = did_you_mean(attribute, [name for name in vars(module) if name[0] != "_"])
-    return f"module {module.__name__} has no {attribute}{hint and f'; {hint}'}"
-
-
-def _members(protocol: Any) -> str:
-    """Return the names of a protocol's members, as a list in words."""
-    names = [name for name in vars(protocol) if not name.startswith("_")]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

@@ -1,6 +1,4 @@
-"""Text and tables for people: formatted numbers, escaped control characters, fitting columns, suggestions for misspelt
-names.
-"""
+"""Text and tables for people: formatted numbers, escaped control characters, fitting columns, hints for misspelt names."""
 
 from __future__ import annotations
 
@@ -82,7 +80,6 @@ def did_you_mean(name: str, allowed: Iterable[str], *, likely: Sequence[str] = (
     """Return ``did you mean 'faithfulness'?``; empty if no name is similar.
 
     Args:
-        name: the unknown name.
         allowed: names among which similar ones are searched.
         likely: suggestions to use as they are, without a search.
         most: maximum number of suggestions.

@@ -1,6 +1,4 @@
-"""``SpanData``, one span as spanscore reads it; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a
-sampler.
-"""
+"""``SpanData``, one span; ``Unit``, the spans that get a score; ``SamplingContext``, the facts for a sampler."""
 
 from __future__ import annotations
 
@@ -140,7 +138,6 @@ class UpstreamDecision(NamedTuple):
     Attributes:
         take: whether the metric scores the unit.
         threshold: T, [0, 2**56]: the probability of sampling was 1 − T / 2**56.
-        rule: the rule that sampled it.
     """
 
     take: bool
@@ -292,8 +289,7 @@ class InnerGroup:
 
 @dataclass(slots=True)
 class Unit:
-    """The spans that get a score: the top-most GenAI span with its descendants; or a conversation, represented by its last
-    turn.
+    """The spans that get a score: the top-most GenAI span with its descendants, or the last turn of a conversation.
 
     Attributes:
         key: trace id and span id of the root.
@@ -421,7 +417,10 @@ class Unit:
             decided=root.decided,
             service_name=_service_of(root.resource),
         )
-        return facts if top is None else facts.with_sampling_root(top)
+        if top is None:
+            return facts
+        key = UnitKey(top.trace_id, top.span_id)
+        return facts._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)
 
 
 def _service_of(resource: Mapping[str, Any] | None) -> str | None:
@@ -478,8 +477,3 @@ class SamplingContext(NamedTuple):
     sampled_by: UnitKey | None = None
     service_name: str | None = None
     inner: InnerGroup | None = None
-
-    def with_sampling_root(self, top: SpanData) -> SamplingContext:
-        """Return the same facts with the ids and trace state of the span that decides on sampling."""
-        key = UnitKey(top.trace_id, top.span_id)
-        return self._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)

@@ -120,9 +120,7 @@ def start_daemon(work: Callable[..., object], name: str, *arguments: object, nat
 
 
 class ThreadQueue(Generic[T]):
-    """First-in, first-out queue between threads. Under gevent ``queue.SimpleQueue`` fails between a native thread and a
-    greenlet.
-    """
+    """First-in, first-out queue between threads. Under gevent ``queue.SimpleQueue`` fails between threads and greenlets."""
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
@@ -279,9 +277,6 @@ class SerialThread:
     """Makes calls that may block without a deadline, one after another. The first call starts the thread. Thread-safe.
 
     A forked child has its own thread, which its first call starts, and no calls of its parent.
-
-    Args:
-        name: the thread's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -333,7 +328,8 @@ class SerialThread:
         while (work := self._queue.get()) is not None:
             with self._lock:
                 future = self._waiting.pop(work)
-            future.set_running_or_notify_cancel()
+            if not future.set_running_or_notify_cancel():  # cancelled
+                continue
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001  (passed to the waiting caller)
@@ -406,11 +402,9 @@ class Interruptible(Generic[T]):
             self._is_ended = True
 
     def _leave(self) -> None:
-        """Prevent further exceptions, and raise a pending one here.
-
-        The API could also withdraw a pending exception. But CPython 3.11 would then treat an exception as pending forever, and
-        each profiled or traced thread of the process would stop at its next call.
-        """
+        """Prevent further exceptions, and raise a pending one here."""
+        # The API could also withdraw a pending exception. But CPython 3.11 would then treat an exception as pending forever,
+        # and each profiled or traced thread of the process would stop at its next call.
         with self._guard:
             self._thread = None
         for _ in range(2):

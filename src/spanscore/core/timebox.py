@@ -35,13 +35,7 @@ _RETRY_AFTER_S: Final = 60.0
 
 
 class HookTimeout(BaseException):
-    """A hook did not return in time. Not an ``Exception``, so that no handler on the way treats it as an error of the hook.
-
-    Attributes:
-        hook: the hook.
-        outcome: outcome of the unit.
-        reason: reason of the outcome.
-    """
+    """A hook did not return in time. Not an ``Exception``, so that no handler on the way treats it as an error of the hook."""
 
     def __init__(self, hook: Hook) -> None:
         super().__init__(hook.title)

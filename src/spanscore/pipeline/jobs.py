@@ -18,7 +18,7 @@ from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
-from spanscore.samples.on_demand import add_measures, add_tools
+from spanscore.samples.extraction import add_measures, add_tools
 from spanscore.samples.redaction import redact, redact_sample
 
 REDACTORS = Registry(kind="redactor", protocol=Redactor, example="my_pkg.privacy:redact", built_in={})

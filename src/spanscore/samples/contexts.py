@@ -86,11 +86,9 @@ def _marked_parts(answer_runs: Sequence[ModelRun]) -> Iterator[str]:
 
 
 def _context_part(text: str, *, asks: bool) -> str:
-    """Return the part of a message that a tag or a heading marks as the context; empty without such a mark.
-
-    If the message ``asks``, it also has the question, which ends the part. In other messages a heading ``Question:`` is part of
-    a document.
-    """
+    """Return the part of a message that a tag or a heading marks as the context; empty without such a mark."""
+    # If the message ``asks``, it also has the question, which ends the part. In other messages a heading ``Question:`` is part
+    # of a document.
     opening = _OPENING.search(text)
     closing = -1 if opening is None else text.rfind(f"</{opening[1]}>")
     if opening is not None and closing >= opening.end():
@@ -182,19 +180,16 @@ def contexts_in(
     contexts = _contexts(view, model_texts, answer_run, retrieval_tools)
     if contexts.documents is None or contexts.texts is not None:
         return contexts
-    answer_runs = [] if answer_run is None else model_texts.contributing_runs(answer_run)
+    answer_runs = [] if answer_run is None else [run for run, _ in model_texts.contributing_runs(answer_run)]
     with_texts = texts_of_documents(contexts.documents, answer_runs, view.retrieving_tools)
-    return AnswerContexts(contexts.documents) if with_texts is None else _with_texts(contexts.documents, with_texts)
-
-
-def _with_texts(documents: Sequence[RetrievedDocument], with_texts: Sequence[RetrievedDocument]) -> AnswerContexts:
-    """Return contexts with texts from elsewhere: one per document if the documents can be separated, otherwise joint texts."""
+    if with_texts is None:
+        return AnswerContexts(contexts.documents)
     if all(document.id is not None for document in with_texts):
-        return AnswerContexts(with_texts, max(len(documents) - len(with_texts), 0))
+        return AnswerContexts(with_texts, max(len(contexts.documents) - len(with_texts), 0))
     texts = [document.content for document in with_texts if document.content is not None]
-    if len(texts) != len(documents):
-        return AnswerContexts(documents, joint_texts=texts)
-    return AnswerContexts([replace(doc, content=text) for doc, text in zip(documents, texts, strict=True)], 0)
+    if len(texts) != len(contexts.documents):  # the documents cannot be separated
+        return AnswerContexts(contexts.documents, joint_texts=texts)
+    return AnswerContexts([replace(doc, content=text) for doc, text in zip(contexts.documents, texts, strict=True)], 0)
 
 
 def _contexts(
@@ -212,7 +207,7 @@ def _contexts(
         return AnswerContexts(_tool_results(view, retrieval_tools) if documents is None else documents)
     if answer_run is None or any(document.content is None for document in retrieved):
         return AnswerContexts(retrieved, 0)
-    prompted = _documents_in_prompt(retrieved, model_texts.contributing_prompts(answer_run))
+    prompted = _documents_in_prompts(retrieved, model_texts.contributing_runs(answer_run))
     if prompted or in_state is not None:  # an empty list in the state: the application dropped all documents
         return AnswerContexts(prompted, len(retrieved) - len(prompted))
     return AnswerContexts(retrieved, 0)
@@ -224,10 +219,7 @@ def _count_unused(retrieved: Sequence[RetrievedDocument] | None, used: Sequence[
 
 
 def _distinct_documents(retrievals: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
-    """Join the documents of several runs, without repetitions; None if there was no run.
-
-    A document without a text gets the text that another run found for its id.
-    """
+    """Join the documents of several runs without repetitions, with the texts that any run found; None if there was no run."""
     distinct: list[RetrievedDocument] = []
     for documents in retrievals:
         keys = {_key(document) for document in distinct}
@@ -254,8 +246,11 @@ def _key(document: RetrievedDocument) -> Any:
     return object() if document.id is None else ("id", document.id)
 
 
-def _documents_in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
-    """Return the documents that are in the prompt; every text is known."""
+def _documents_in_prompts(
+    retrieved: Sequence[RetrievedDocument], answer_runs: Iterable[tuple[ModelRun, str]]
+) -> list[RetrievedDocument]:
+    """Return the documents that are in the runs' prompts; every text is known."""
+    prompt = "\n".join(prompt for _, prompt in answer_runs)
     texts = [document.content or "" for document in retrieved]
     verbatim = [_occurs_verbatim(text, prompt) for text in texts]
     spaced = "" if all(verbatim) else _collapse_spaces(prompt)  # otherwise the prompt need not be normalised

@@ -1,9 +1,10 @@
-"""Makes the samples of a unit: question, answer, contexts and conversation, from known places or those of ``Extract``."""
+"""Makes the samples of a unit: question, answer, contexts, conversation, and on demand duration, tokens and tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, takewhile
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ from spanscore.core.codecs.messages import (
     text_message,
 )
 from spanscore.core.codecs.text import as_text, jsonable
+from spanscore.core.codecs.tool_definitions import tool_definitions, union
 from spanscore.core.log import log_once, type_name
 from spanscore.core.sample import (
     ON_DEMAND,
@@ -32,9 +34,11 @@ from spanscore.core.sample import (
     MultiTurnSample,
     Samples,
     SingleTurnSample,
+    TokenUsage,
+    ToolDefinition,
 )
 from spanscore.core.score import Outcome
-from spanscore.core.span import CUT, Unit
+from spanscore.core.span import CUT, SpanData, Unit
 from spanscore.samples.contexts import AnswerContexts, contexts_in
 from spanscore.samples.question_answer import (
     ModelTexts,
@@ -47,7 +51,7 @@ from spanscore.samples.question_answer import (
     question_text,
 )
 from spanscore.samples.texts import CONTEXT_KEYS, are_messages, as_messages, documents_in, is_pair_of_texts
-from spanscore.samples.tool_calls import TurnCalls, messages_of
+from spanscore.samples.tool_calls import TurnCalls, calls_in, messages_of
 from spanscore.samples.view import (
     GenAIMessage,
     ModelRun,
@@ -59,6 +63,7 @@ from spanscore.samples.view import (
     is_resume,
     last_human_text,
     messages_of_turn,
+    spans_outside,
 )
 
 # --- history --------------------------------------------------------------------------------------------------------
@@ -170,11 +175,9 @@ def _after_question(
 
 
 def _end_with_answer(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
-    """Return a conversation with the answer at its end.
-
-    It is unchanged if it ends with the assistant's text, if an assistant's message of this turn is the answer, or if the root's
-    own messages end with a tool's message, as those of an agent with a response format do.
-    """
+    """Return a conversation with the answer at its end."""
+    # The conversation stays if it ends with the assistant's text, if an assistant's message of this turn is the answer, or if
+    # the root's own messages end with a tool's message, as those of an agent with a response format do.
     last = messages[-1] if messages else None
     ends_with_tool = bool(turn) and role_of(turn[-1].get("role")) == TOOL
     if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or ends_with_tool:
@@ -236,7 +239,7 @@ def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, ans
     if view.documents_cut:
         searched = f"{searched}; the documents of a retriever run were {CUT.reason}"
     contexts = contexts_in(view, model_texts, answer_run, extract.retrieval_tools)
-    return TextMatch(contexts, contexts.why_unknown or searched)
+    return TextMatch(contexts, searched=contexts.why_unknown or searched)
 
 
 def _extract(place: str | Callable[[Unit], Any], view: UnitView, read: Callable[[Any], Any]) -> TextMatch:
@@ -250,7 +253,7 @@ def _extract(place: str | Callable[[Unit], Any], view: UnitView, read: Callable[
         except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
             searched += f", which raised {type_name(error)}"
     extracted = read(value)
-    return TextMatch(extracted, searched, TextSource.EXTRACT if isinstance(extracted, str) else None)
+    return TextMatch(extracted, TextSource.EXTRACT if isinstance(extracted, str) else None, searched=searched)
 
 
 def _value_at(path: str, view: UnitView) -> Any:
@@ -386,3 +389,81 @@ def _add_references(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_A
         except ValidationError as error:
             notes.append(f"expected {name} left out: {error.errors()[0]['msg']}")
     return sample, notes
+
+
+# --- fields on demand --------------------------------------------------------------------------------------------------
+
+# Duration, token usage and offered tools are added to samples only if a metric reads them.
+
+_NO_TOKENS: Final = (None, None)
+_MOST_BYTES: Final = 64_000
+"""Largest size of the definitions of a unit's tools as JSON."""
+_OFFERING: Final = semconv.MODEL_OPERATIONS | {semconv.INVOKE_AGENT}
+
+
+def add_measures(samples: Samples, unit: Unit) -> Samples:
+    """Return samples with the duration and the usage of their unit in the single turn; existing values stay."""
+    root, single = unit.root, samples.single_turn
+    if root is None or single is None:
+        return samples
+    measures = {"duration_s": max(0, root.end_ns - root.start_ns) / 1e9, "usage": usage_of(unit)}
+    absent = {name: value for name, value in measures.items() if getattr(single, name) is None}
+    return replace(samples, single_turn=single.model_copy(update=absent))
+
+
+def usage_of(unit: Unit) -> TokenUsage | None:
+    """Return the sums of the tokens that the models of a unit used; None if they are unknown.
+
+    A sum is unknown (None) if a successful call lacks the count. If no call has counts, the root's counts are returned. A model
+    span inside another model span is the same call, traced by two instrumentations: only the outer span counts.
+    """
+    models = [*{span.span_id: span for span in unit.spans if span.operation in semconv.MODEL_OPERATIONS}.values()]
+    outer = spans_outside(models, models, unit)
+    counts = [tokens for span in outer if (tokens := _tokens(span)) != _NO_TOKENS or span.status != "error"]
+    if all(tokens == _NO_TOKENS for tokens in counts):
+        counts = [] if unit.root is None else [_tokens(unit.root)]
+    input_tokens, output_tokens = map(_sum, zip(*counts, strict=True)) if counts else _NO_TOKENS
+    if input_tokens is None and output_tokens is None:
+        return None
+    return TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens)
+
+
+def _tokens(span: SpanData) -> tuple[int | None, int | None]:
+    counts = (span.attributes.get(name) for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS))
+    input_tokens, output_tokens = (count if isinstance(count, int) and count >= 0 else None for count in counts)
+    return input_tokens, output_tokens
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    values = list(counts)
+    return None if None in values else sum(count for count in values if count is not None)
+
+
+def add_tools(samples: Samples, unit: Unit) -> Samples:
+    """Return samples with the definitions of the unit's tools in the conversation. Above 64 kB, called tools are kept first.
+
+    The samples are returned unchanged if they have tools already, or if no span has a definition.
+    """
+    conversation = samples.multi_turn
+    if conversation is None or conversation.tools is not None:
+        return samples
+    offered = [*_read_definitions(unit)]
+    if not offered:
+        return samples
+    called = [call.name for message in conversation.user_input for call in calls_in(message)]
+    tools, left_out = union(offered, _MOST_BYTES, called)
+    note = f"left out of the tools: {left_out} definitions beyond {_MOST_BYTES // 1000} kB" if left_out else None
+    return replace(
+        samples,
+        multi_turn=conversation.model_copy(update={"tools": tools}),
+        reason="; ".join(filter(None, (samples.reason, note))) or None,
+    )
+
+
+def _read_definitions(unit: Unit) -> Iterator[ToolDefinition]:
+    """Yield the definitions on agent spans, then on model spans, by start; the caller keeps the last definition of a name."""
+    spans = [span for span in unit.spans if span.operation in _OFFERING]
+    spans.sort(key=lambda span: (span.operation != semconv.INVOKE_AGENT, span.start_ns))
+    # Most calls of an agent have the same tools, which are parsed once.
+    for definitions, _ in groupby(span.attributes.get(semconv.TOOL_DEFINITIONS) for span in spans):
+        yield from tool_definitions(definitions)

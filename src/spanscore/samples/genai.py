@@ -96,13 +96,10 @@ def _unfinished(run_end: str) -> Samples:
 def _no_content(unit: Unit) -> NoContent | None:
     """Return the first reason for missing content that a normalizer gave; None if it gave none, or if a span has content."""
     reason = next((span.no_content for span in unit.spans if span.no_content), None)
-    return None if reason is None or any(map(_has_content, unit.spans)) else reason
-
-
-def _has_content(span: SpanData) -> bool:
-    if span.no_content:
-        return False
-    return any(semconv.is_content(name) and name != semconv.REFERENCES for name in span.attributes)
+    if reason is None:
+        return None
+    names = (name for span in unit.spans if not span.no_content for name in span.attributes)
+    return None if any(semconv.is_content(name) and name != semconv.REFERENCES for name in names) else reason
 
 
 def _run_end(unit: Unit, root: SpanData, interrupted: Sequence[SpanData]) -> str:
@@ -124,7 +121,7 @@ def _view_of(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(operations)
     models.sort(key=lambda span: span.end_ns)
-    by_id = spans_by_id(unit) if _has_agents(operations, root) else {}
+    by_id = spans_by_id(unit) if _has_agents(operations, root) else {}  # empty if the root is the only agent
     runs = {span.span_id: _model_run(span, root, by_id) for span in models}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
@@ -165,7 +162,7 @@ def _read_input_and_output(
 
 
 def _read_root_input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
-    """Return the input, or else the variables of the first prompt."""
+    """Return the input, or else the variables of the first prompt with variables (``gen_ai.prompt.variable.…``)."""
     value = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
     prompts = _messages(top, semconv.INPUT_MESSAGES)
     if len(prompts) == 1 and value is None and top.scope != semconv.CAPTURE_SCOPE:
@@ -173,7 +170,8 @@ def _read_root_input(top: SpanData, operation: str, models: Sequence[SpanData]) 
         prompts = prompts if value is None else ()
     input = _root_value(top, prompts, value)
     if input.value is None and not input.messages:
-        return replace(input, value=mark_media(_prompt_variables(models)))
+        variables = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
+        return replace(input, value=mark_media(next((values for values in variables if values is not None), None)))
     return input
 
 
@@ -184,29 +182,19 @@ def _object_in(messages: Sequence[GenAIMessage]) -> Any:
     return parsed_value if isinstance(parsed_value, dict) else None
 
 
-def _prompt_variables(models: Sequence[SpanData]) -> Any:
-    """Return the variables of the first prompt with variables (``gen_ai.prompt.variable.…``); None without such a prompt."""
-    values = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
-    return next((variables for variables in values if variables is not None), None)
-
-
 def _root_value(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootValue:
     """Return an input or output; cut JSON is left out, and the value is marked as cut."""
-    if isinstance(value, str) and value.startswith(("{", "[")) and _may_be_cut(top) and is_cut(value):
+    # A limit never cuts spanscore's own spans of this process.
+    may_be_cut = top.scope != semconv.CAPTURE_SCOPE or isinstance(top.attributes, WireAttributes)
+    if isinstance(value, str) and value.startswith(("{", "[")) and may_be_cut and is_cut(value):
         return RootValue(messages, cut=True)
     is_cut_away = value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT))
     return RootValue(messages, mark_media(value), cut=is_cut_away)
 
 
-def _may_be_cut(span: SpanData) -> bool:
-    """Return whether a limit may have cut a span's content; spanscore's own spans of this process are never cut."""
-    return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
-
-
 def _by_operation(
     operations: Sequence[tuple[str, SpanData]],
 ) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
-    """Return the spans of tools, of retrievers, and of models with content."""
     tools = [span for operation, span in operations if operation == semconv.EXECUTE_TOOL]
     retrievers = [span for operation, span in operations if operation in _RETRIEVALS]
     models = [span for operation, span in operations if operation in semconv.MODEL_OPERATIONS]
@@ -232,11 +220,14 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
 
 def _model_run(span: SpanData, root: SpanData, by_id: Mapping[int, SpanData]) -> ModelRun:
     """Return a model's run. Output with an unknown role is the assistant's (OpenLLMetry: ``unknown``, for a stream)."""
-    messages = _messages(span, semconv.OUTPUT_MESSAGES)
+    attributes, messages = span.attributes, _messages(span, semconv.OUTPUT_MESSAGES)
     output = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in messages]
     agent = _agent_of(span, root, by_id)
+    unparsed_input = attributes.unparsed_text(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
+    if unparsed_input is not None and attributes.get(semconv.SYSTEM_INSTRUCTIONS) is not None:
+        unparsed_input = None  # it is not the whole input
     read_input, read_variables = partial(_read_model_input, span), partial(_template_variables, span)
-    return ModelRun(read_input, output, agent, _unparsed_input(span), read_variables)
+    return ModelRun(read_input, output, agent, unparsed_input, read_variables)
 
 
 def _template_variables(span: SpanData) -> Mapping[str, Any]:
@@ -247,28 +238,15 @@ def _template_variables(span: SpanData) -> Mapping[str, Any]:
 
 
 def _read_model_input(span: SpanData) -> Sequence[GenAIMessage]:
-    return [*_instructions(span), *_messages(span, semconv.INPUT_MESSAGES)]
-
-
-def _unparsed_input(span: SpanData) -> str | None:
-    """Return a model's input as unparsed JSON, if that is its whole input and was not parsed yet; otherwise None."""
-    attributes = span.attributes
-    text = attributes.unparsed_text(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
-    return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
-
-
-def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
-    """Return the separate instructions as a message; instructions may have the content of a message."""
+    """Return the input, first the separate instructions as a message; these may have the content of a message."""
     parts = span.attributes.get(semconv.SYSTEM_INSTRUCTIONS)
     parts = [{"type": "text", "content": parts}] if isinstance(parts, str) else parts
-    return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
+    instructions = [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
+    return [*instructions, *_messages(span, semconv.INPUT_MESSAGES)]
 
 
 def _agent_of(span: SpanData, root: SpanData, by_id: Mapping[int, SpanData]) -> str | None:
-    """Return the agent of a model call: the nearest agent around it, or the agent on its span; None for the root's agent.
-
-    ``by_id`` has the unit's spans by id; it is empty if the root is the only agent.
-    """
+    """Return the agent of a model call: the nearest agent around it, or the agent on its span; None for the root's agent."""
     agent = next((above for above in ancestors(span, by_id) if above.operation == semconv.INVOKE_AGENT), None)
     name = None if agent is None or agent is root else agent.attributes.get(semconv.AGENT_NAME)
     name = span.attributes.get(semconv.AGENT_NAME) if name is None else name
@@ -324,12 +302,11 @@ def _retrieving_tools(
 
 # --- registry -------------------------------------------------------------------------------------------------------
 
-_BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
-"""Built-in extractors in order: the first that accepts a unit's root extracts its samples."""
 DIALECTS = Registry(
     kind="dialect",
     protocol=SampleExtractor,
     example="my_pkg.dialects:MyDialect",
-    built_in=_BUILT_IN,
+    built_in={"genai": "spanscore.samples.genai:GenAIExtractor"},
     offers=("extract", "score_abandoned", "score_failed"),
 )
+"""Extractors in order: the first that accepts a unit's root extracts its samples."""

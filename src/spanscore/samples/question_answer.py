@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from spanscore.core.codecs.messages import (
     ASSISTANT,
@@ -145,18 +145,11 @@ class ModelTexts:
                 return run
         return self._runs[0] if len(self._runs) == 1 else None
 
-    def contributing_prompts(self, answer_run: ModelRun) -> str:
-        """Return the prompts of ``contributing_runs``, joined."""
-        return "\n".join(prompt for _, prompt in self._contributing(answer_run))
+    def contributing_runs(self, answer_run: ModelRun) -> list[tuple[ModelRun, str]]:
+        """Return a run and the runs whose answers its prompt contains, each with its prompt.
 
-    def contributing_runs(self, answer_run: ModelRun) -> list[ModelRun]:
-        """Return a run and the runs whose answers its prompt contains: an application may have each document summarised.
-
-        The runs whose answers are in those prompts follow, and so on.
+        The runs whose answers are in those prompts follow, and so on: an application may have each document summarised.
         """
-        return [run for run, _ in self._contributing(answer_run)]
-
-    def _contributing(self, answer_run: ModelRun) -> list[tuple[ModelRun, str]]:
         contributing = [(answer_run, _prompt_of(answer_run))]
         for run, prompt, answer in list(zip(self._runs, self._prompts, self._answers, strict=True))[-_MOST_RUNS:][::-1]:
             if run is not answer_run and any(_contains_answer(reached, answer) for _, reached in contributing):
@@ -279,27 +272,19 @@ class TextSource(StrEnum):
 
 @dataclass(slots=True)
 class TextMatch:
-    """The result of a search for a question, an answer or contexts.
+    """The result of a search for a question, an answer or contexts; or a possible result.
 
     Attributes:
         value: the found value; None = not found.
-        searched: the searched places, in order.
         source: the way in which it was found; None if it was not found, and for contexts.
         ambiguous: key paths of equally likely texts, because of which no value was found; empty otherwise.
+        searched: the searched places, in order; empty for a possible result.
     """
 
     value: Any
-    searched: str
     source: TextSource | None = None
     ambiguous: tuple[str, ...] = ()
-
-
-class _Candidate(NamedTuple):
-    """A possible question or answer; the attributes are those of ``TextMatch``."""
-
-    text: str | None
-    source: TextSource
-    ambiguous: tuple[str, ...] = ()
+    searched: str = ""
 
 
 def question_in(view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None) -> TextMatch:
@@ -316,7 +301,9 @@ def question_text(value: Any) -> str | None:
     """Return the question in a value: the last human message, the value of a known key, or the only text."""
     if are_messages(value):
         return last_human_text(value)
-    return next(texts_under_keys(value, QUESTION_KEYS, text_of), None) or _only_text(value) or text_of(value)
+    texts = set(texts_by_path(value).values())
+    only_text = texts.pop() if len(texts) == 1 else None
+    return next(texts_under_keys(value, QUESTION_KEYS, text_of), None) or only_text or text_of(value)
 
 
 def answer_text(value: Any) -> str | None:
@@ -326,43 +313,43 @@ def answer_text(value: Any) -> str | None:
     return next(texts_under_keys(value, ANSWER_KEYS, text_of), None) or text_of(value)
 
 
-def _first_text(candidates: Iterable[_Candidate], searched: str) -> TextMatch:
+def _first_text(candidates: Iterable[TextMatch], searched: str) -> TextMatch:
     """Return the first text that is not empty, otherwise an empty text, because a stream starts with ``{"input": ""}``."""
-    empty: _Candidate | None = None
+    empty: TextMatch | None = None
     for candidate in candidates:
-        if candidate.text or candidate.ambiguous:
+        if candidate.value or candidate.ambiguous:
             source = None if candidate.ambiguous else candidate.source
-            return TextMatch(candidate.text, searched, source, candidate.ambiguous)
-        empty = candidate if candidate.text is not None and empty is None else empty
-    return TextMatch(None, searched) if empty is None else TextMatch(empty.text, searched, empty.source)
+            return replace(candidate, source=source, searched=searched)
+        empty = candidate if candidate.value is not None and empty is None else empty
+    return replace(empty or TextMatch(None), searched=searched)
 
 
-def _questions(view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None) -> Iterator[_Candidate]:
+def _questions(view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None) -> Iterator[TextMatch]:
     input, output = view.input, view.output
-    yield _Candidate(last_human_text(input.messages), TextSource.MESSAGES)
-    chosen = _Candidate(None, TextSource.MATCHED)
+    yield TextMatch(last_human_text(input.messages), TextSource.MESSAGES)
+    chosen = TextMatch(None, TextSource.MATCHED)
     if not view.continues_thread:
         yield from _candidates_under_keys(input.value, QUESTION_KEYS, question_text)
-        yield _Candidate(scalar_text(input.value), TextSource.ONLY_TEXT)
+        yield TextMatch(scalar_text(input.value), TextSource.ONLY_TEXT)
         chosen = _choose_question(input.value, model_texts, answer_run)
-        yield _Candidate(chosen.text, chosen.source)
-    yield _Candidate(last_human_text(output.messages), TextSource.MESSAGES)
+        yield TextMatch(chosen.value, chosen.source)
+    yield TextMatch(last_human_text(output.messages), TextSource.MESSAGES)
     yield from _candidates_under_keys(output.value, QUESTION_KEYS, question_text)
     if view.continues_thread:
         earlier_texts = _read_earlier_texts(view, model_texts)
         earlier = _choose_question_text(earlier_texts, model_texts, answer_run)
-        question = earlier.text if earlier.text and model_texts.prompts_contain([earlier.text]) else None
-        yield _Candidate(question, TextSource.MATCHED, earlier.ambiguous)
-        yield _Candidate(last_human_text(view.history or last_human_in_steps(view.unit)), TextSource.MESSAGES)
+        question = earlier.value if earlier.value and model_texts.prompts_contain([earlier.value]) else None
+        yield TextMatch(question, TextSource.MATCHED, earlier.ambiguous)
+        yield TextMatch(last_human_text(view.history or last_human_in_steps(view.unit)), TextSource.MESSAGES)
         if earlier_texts or is_resume(input.value):
             return  # the user's message came with an earlier request; the application wrote the present prompts
     yield chosen
     human_texts = (text for run in view.models if (text := last_human_text(run.input)) is not None)
-    yield _Candidate(next(human_texts, None), TextSource.MODEL)
+    yield TextMatch(next(human_texts, None), TextSource.MODEL)
 
 
-def _candidates_under_keys(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[_Candidate]:
-    return (_Candidate(text, TextSource.KEYS) for text in texts_under_keys(value, keys, read))
+def _candidates_under_keys(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[TextMatch]:
+    return (TextMatch(text, TextSource.KEYS) for text in texts_under_keys(value, keys, read))
 
 
 def _read_earlier_texts(view: UnitView, model_texts: ModelTexts) -> dict[str, str]:
@@ -372,54 +359,49 @@ def _read_earlier_texts(view: UnitView, model_texts: ModelTexts) -> dict[str, st
     return {path: text for path, text in texts if not (text in in_input or model_texts.is_written_by_model(text))}
 
 
-def _choose_question(value: Any, model_texts: ModelTexts, answer_run: ModelRun | None) -> _Candidate:
+def _choose_question(value: Any, model_texts: ModelTexts, answer_run: ModelRun | None) -> TextMatch:
     """Choose between the texts of an input. Next to unread messages, only a text that prompts contain is accepted."""
     texts = texts_by_path(value)
     chosen = _choose_question_text(texts, model_texts, answer_run) if texts else _choose_listed_text(value, model_texts)
-    if _has_unread_messages(value) and not (chosen.text and model_texts.prompts_contain([chosen.text])):
-        return _Candidate(None, TextSource.MATCHED)
+    if _has_unread_messages(value) and not (chosen.value and model_texts.prompts_contain([chosen.value])):
+        return TextMatch(None, TextSource.MATCHED)
     return chosen
 
 
-def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, answer_run: ModelRun | None) -> _Candidate:
+def _choose_question_text(texts: Mapping[str, str], model_texts: ModelTexts, answer_run: ModelRun | None) -> TextMatch:
     """Choose between the texts of an input: the only text, otherwise the only text that a prompt contains."""
     values = list(dict.fromkeys(texts.values()))
     if len(values) <= 1:
-        return _Candidate(values[0] if values else None, TextSource.ONLY_TEXT)
+        return TextMatch(values[0] if values else None, TextSource.ONLY_TEXT)
     only = model_texts.only_prompted_text(values, answer_run)
-    return _Candidate(only, TextSource.MATCHED, () if only is not None else tuple(texts))
+    return TextMatch(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
-def _choose_listed_text(value: Any, model_texts: ModelTexts) -> _Candidate:
+def _choose_listed_text(value: Any, model_texts: ModelTexts) -> TextMatch:
     """Return the texts in lists of an input without other texts."""
     texts = texts_in_lists(value)
     if not texts and has_text_records(value):
-        return _Candidate(None, TextSource.OBJECT, _keys(value))
+        return TextMatch(None, TextSource.OBJECT, _keys(value))
     if len(texts) <= 1:
-        return _Candidate(texts[0] if texts else None, TextSource.ONLY_TEXT)
+        return TextMatch(texts[0] if texts else None, TextSource.ONLY_TEXT)
     text = as_text(texts) if model_texts.prompts_contain(texts) else None
-    return _Candidate(text, TextSource.OBJECT, () if text is not None else _keys(value))
+    return TextMatch(text, TextSource.OBJECT, () if text is not None else _keys(value))
 
 
 def _keys(value: Any) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, dict) else ("a list",)
 
 
-def _only_text(value: Any) -> str | None:
-    texts = set(texts_by_path(value).values())
-    return texts.pop() if len(texts) == 1 else None
-
-
-def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Candidate]:
+def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[TextMatch]:
     output = view.output
-    yield _Candidate(_response_format(output), TextSource.OBJECT)
-    yield _Candidate(_final_answer(view.output_of_turn(), model_texts), TextSource.MESSAGES)
+    yield TextMatch(_response_format(output), TextSource.OBJECT)
+    yield TextMatch(_final_answer(view.output_of_turn(), model_texts), TextSource.MESSAGES)
     whole = _unwrap_answer(output.value)
     value = _without_input(whole, view.input.value)
     yield from _candidates_under_keys(value, ANSWER_KEYS, answer_text)
-    yield _Candidate(message_text(value) if is_message(value) else scalar_text(value), TextSource.ONLY_TEXT)
+    yield TextMatch(message_text(value) if is_message(value) else scalar_text(value), TextSource.ONLY_TEXT)
     if model_texts.is_structured_answer(whole):
-        yield _Candidate(as_text(whole), TextSource.OBJECT)
+        yield TextMatch(as_text(whole), TextSource.OBJECT)
     if view.continues_thread:
         yield _choose_new_answer(value, model_texts)
     else:
@@ -428,35 +410,35 @@ def _answers(view: UnitView, model_texts: ModelTexts) -> Iterator[_Candidate]:
         return  # a model's answer inside a failed run never reached a user
     if view.models:
         last = view.models[-1].output
-        yield _Candidate(final_text(last), TextSource.MODEL)
+        yield TextMatch(final_text(last), TextSource.MODEL)
         if calls_tools(last) and not output.messages:
-            yield _Candidate(_render_structure(value), TextSource.OBJECT)
+            yield TextMatch(_render_structure(value), TextSource.OBJECT)
 
 
-def _choose_new_answer(value: Any, model_texts: ModelTexts) -> _Candidate:
+def _choose_new_answer(value: Any, model_texts: ModelTexts) -> TextMatch:
     """Choose between the texts of an existing state; a text that no model wrote in this run may be the question."""
     texts = texts_by_path(value)
     if any(model_texts.is_in_answer(text) or model_texts.contains_answer(text) for text in texts.values()):
         return _choose_answer(texts, value, model_texts)
-    return _Candidate(None, TextSource.MATCHED, tuple(texts))
+    return TextMatch(None, TextSource.MATCHED, tuple(texts))
 
 
-def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts) -> _Candidate:
+def _choose_answer(texts: Mapping[str, str], value: Any, model_texts: ModelTexts) -> TextMatch:
     values = list(dict.fromkeys(texts.values()))
     if not values:
-        return _Candidate(_list_of_answers(value, model_texts), TextSource.OBJECT)
+        return TextMatch(_list_of_answers(value, model_texts), TextSource.OBJECT)
     if len(values) == 1:
-        return _Candidate(
+        return TextMatch(
             None if _is_beside_messages(values[0], value, model_texts) else values[0], TextSource.ONLY_TEXT
         )
     whole = [text for text in values if model_texts.is_whole_answer(text)]
     chosen = whole or [text for text in values if model_texts.is_answer_field(text)]
     if len(chosen) == 1:
-        return _Candidate(chosen[0], TextSource.MATCHED)
+        return TextMatch(chosen[0], TextSource.MATCHED)
     if all(map(model_texts.is_written_by_model, values)):
-        return _Candidate(as_text(with_message_texts(value)), TextSource.OBJECT)
+        return TextMatch(as_text(with_message_texts(value)), TextSource.OBJECT)
     only = _choose_composed_text(values, chosen, model_texts)
-    return _Candidate(only, TextSource.MATCHED, () if only is not None else tuple(texts))
+    return TextMatch(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
 def _has_unread_messages(value: Any) -> bool:

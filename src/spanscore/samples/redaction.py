@@ -55,9 +55,7 @@ def _redact_content(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, Mapping):
         clean = ((key if key in _CODEC_KEYS else _redact_content(key, redactor), item) for key, item in value.items())
         return {key: _redact_content(item, redactor) for key, item in clean}
-    if isinstance(value, list):
-        return [_redact_content(item, redactor) for item in value]
-    return value
+    return [_redact_content(item, redactor) for item in value] if isinstance(value, list) else value
 
 
 def redact_sample(sample: S, redactor: Redactor) -> S:

@@ -121,14 +121,14 @@ def are_messages(value: Any) -> bool:
 
 
 def as_messages(value: Any) -> list[dict[str, Any]]:
-    """Return a list of messages, or of pairs of role and text (``["user", "…"]``), as messages; ``[]`` for other values."""
+    """Return a list of messages, or of pairs of role and text, as messages; ``[]`` for other values."""
     items = value if isinstance(value, list) else []
     messages = [message for item in items if (message := _message(item)) is not None]
     return messages if len(messages) == len(items) else []
 
 
 def is_pair_of_texts(value: Any) -> bool:
-    """Return whether a value is a list of two texts."""
+    """Return whether a value is a list of two texts, such as ``["user", "…"]``."""
     return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)  # noqa: PLR2004
 
 

@@ -68,10 +68,7 @@ def calls_in(message: Message) -> Sequence[ToolCall]:
 
 
 def _match_result(result: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
-    """Assign a result to the latest call with its id, otherwise to the first open call that fits.
-
-    Returns False if there is no such call.
-    """
+    """Assign a result to the latest call with its id, otherwise to the first open call that fits; return whether one did."""
     identity = result.tool_call_id
     if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # the usual case
         turn[-1].answered.append((turn[-1].open.pop(0), result))
@@ -136,7 +133,6 @@ class ToolCallingMessage:
 
     Attributes:
         run_index: position of the message's run among the unit's runs.
-        calls: calls of the message, in its order.
     """
 
     run_index: int
@@ -364,10 +360,7 @@ class _Results:
         return results
 
     def _results_by_id(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
-        """Yield the results in all messages of a run, matched by id.
-
-        Messages of earlier turns are read, too, because some prompts contain only the messages that are new.
-        """
+        """Yield the results in all messages of a run, matched by id: some prompts contain only the messages that are new."""
         for message in (*(run.input if run.may_have_tool_calls else ()), *run.output):
             for result in tool_responses(message):
                 if (call := self._calls_by_unique_id.get(result.tool_call_id)) is not None:

@@ -214,7 +214,6 @@ def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
 
 
 def _is_replaced(text: str, new_text: str | None, models: Sequence[ModelRun]) -> bool:
-    """Return whether a model got ``new_text``, and no model got ``text``."""
     if not new_text or not any(last_human_text(run.input) == new_text for run in models):
         return False
     return not any(text in (message_text(message) or "") for run in models for message in run.input)

@@ -224,7 +224,6 @@ def _units() -> list[Unit]:
 
 
 def _on_one_thread(*calls: Callable[[], object]) -> None:
-    """Make the calls in order on one other thread."""
     with ThreadPoolExecutor(1) as thread:
         for call in calls:
             thread.submit(call).result()
@@ -330,11 +329,7 @@ def _check_samples(samples: Samples) -> None:
 
 
 def _faulty_forms(unit: Unit) -> Iterator[Unit]:
-    """Yield faulty forms of the unit.
-
-    In each of them, one attribute or all attributes of one span are odd, or all spans have failed without an end, or each span
-    is its own parent.
-    """
+    """Yield the unit with odd attributes of one span, with failed spans without an end, and with spans as their own parents."""
     for span in unit.spans:
         for odd in _odd_attributes(span):
             yield replace(unit, spans=tuple(odd if other is span else other for other in unit.spans))

@@ -240,6 +240,5 @@ def a_job(number: int) -> Job:
 
 
 async def _turns() -> None:
-    """Let the loop run other tasks."""
     for _ in range(5):
         await asyncio.sleep(0)

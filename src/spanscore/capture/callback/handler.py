@@ -324,11 +324,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return self._child(run_id, parent, operation, name, metadata, take, input_)
 
     def _running_parent(self) -> Run | None:
-        """Return the running run in whose context a run without a parent starts; None outside of any run.
-
-        ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, each model that a
-        fallback tries would be a unit besides the fallback.
-        """
+        """Return the running run in whose context a run without a parent starts; None outside of any run."""
+        # ``RunnableWithFallbacks`` passes on its own configuration, not its child's. Without this look-up, each model that a
+        # fallback tries would be a unit besides the fallback.
         config = var_child_runnable_config.get()
         parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
         parent = self._runs.get(self.id_in_context(parent_run_id)) if parent_run_id is not None else None
@@ -337,10 +335,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _begin(
         self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, langchain_id: int = 0
     ) -> Root | None:
-        """Open a root, and read everything that only the caller's context provides.
-
-        ``langchain_id`` is LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
-        """
+        """Open a root, and read everything that only the caller's context provides."""
+        # ``langchain_id`` is LangChain's id of the run, if ``run_id`` is an internal id; 0 = ``run_id`` is LangChain's id.
         if run_id in self._roots and (
             self._is_repeated_start(run_id, metadata, input_) or not self._free_run_id(run_id)
         ):
@@ -391,10 +387,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return event is not None and event[0] is metadata and event[1] is input_
 
     def _free_run_id(self, run_id: int) -> bool:
-        """Abandon the root of this id if the same thread or task began it: that root can no longer end.
-
-        Return False if a root with this id is still running.
-        """
+        """Abandon the root of this id if the same thread or task began it, as it can no longer end; return False if it runs."""
         root = self._roots.get(run_id)
         if root is None or root.start_event is None:
             return True
@@ -475,7 +468,11 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _fail(self, run_id: int, error: BaseException, response: Any, inputs: Any) -> None:
         run = self._runs.get(run_id)
         if run is not None:
-            fault = _error_of(run.root, error)
+            fault: BaseException | None = error
+            names = {class_name(cls) for cls in bases_of(type(error))}
+            if _CONTROL_FLOW in names:  # no error; an interrupt is recorded, because the turn is not over
+                fault = None
+                run.root.interrupted = run.root.interrupted or _HAND_OVER not in names
             if run.id != run_id and fault is not None and not is_stop(fault):
                 run.root.failed_inside = True
             self._end(run_id, codec.snapshot_generation, response, fault, inputs)
@@ -532,11 +529,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._send(event, _size_bytes(run, snapshot))
 
     def _keep(self, root: Root, events: list[Event], event: Event) -> None:
-        """Keep the end of a run until the end of its root. Above a limit, send all kept ends.
-
-        There is no lock: the span thread first removes the list from the root, and this method checks for that after it has
-        appended an event, so that no event is lost.
-        """
+        """Keep the end of a run until the end of its root. Above a limit, send all kept ends."""
+        # There is no lock: the span thread first removes the list from the root, and this method checks for that after it has
+        # appended an event, so that no event is lost.
         run, _, snapshot, _ = event
         root.kept_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
         events.append(event)
@@ -652,10 +647,7 @@ def _record_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None
 
 
 def _observe_graphs(handler: SpanCallbackHandler) -> None:
-    """Make the handler's class a subclass of LangGraph's handler, so that LangGraph calls ``on_interrupt`` and ``on_resume``.
-
-    A breakpoint (``interrupt_before``, ``interrupt_after``) ends a turn without an error; only these events report it.
-    """
+    """Make the handler one of LangGraph's handlers, too, so that LangGraph calls ``on_interrupt`` and ``on_resume``."""
     base = getattr(sys.modules[_LANGGRAPH], "GraphCallbackHandler", None)
     if base is not None and not isinstance(handler, base):
         _subclass(handler, type(handler), base)
@@ -675,12 +667,3 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
     size_bytes = estimate_size(run.input, counted) + estimate_size(snapshot, counted)
     root.counted_texts = counted or None  # most roots have no long text, and an empty set takes 216 bytes
     return size_bytes
-
-
-def _error_of(root: Root, error: BaseException) -> BaseException | None:
-    """Return the error; None if it is LangGraph's control flow. An interrupt is recorded, because the turn is not over."""
-    names = {class_name(cls) for cls in bases_of(type(error))}
-    if _CONTROL_FLOW not in names:
-        return error
-    root.interrupted = root.interrupted or _HAND_OVER not in names
-    return None

@@ -82,17 +82,12 @@ def _modules_of_wrappers(function: Any) -> Iterator[str]:
     """Yield the module of each wrapper around a function, outermost first, and of the function."""
     for _ in range(_MAX_WRAPPERS):
         wrapper = getattr(function, "_self_wrapper", function)  # wrapt's proxy has its wrapper in this attribute
-        yield _module_of(wrapper)
+        # The globals are read, because ``functools.wraps`` copies ``__module__``.
+        is_function = isinstance(wrapper, FunctionType)
+        yield str(wrapper.__globals__.get("__name__", _LANGCHAIN)) if is_function else type(wrapper).__module__
         function = getattr(function, "__wrapped__", None)
         if function is None:
             return
-
-
-def _module_of(wrapper: Any) -> str:
-    """Return the module that defines a wrapper. Its globals are read, because ``functools.wraps`` copies ``__module__``."""
-    if isinstance(wrapper, FunctionType):
-        return str(wrapper.__globals__.get("__name__", _LANGCHAIN))
-    return type(wrapper).__module__
 
 
 def _format_name(module: str) -> str:
@@ -128,8 +123,13 @@ class ModelMetrics:
 
     def start(self, tracer: Any, providers: Providers) -> None:
         """Start to count on the application's meter, unless there is a reason not to."""
-        self.off = _reason_not_to_count(tracer, providers.meter_provider)
-        if not self.off:
+        other = tracer_with_metrics(other_tracers()) or _other_scope_with_tokens(providers.meter_provider)
+        if other is not None:
+            self.off = f"{other} counts them"
+        elif not SamplingPrediction(getattr(tracer, "sampler", None)).keeps_all:
+            self.off = "the head sampler drops runs, which would be missing in them"
+        else:
+            self.off = ""
             self.export_to(providers.meter())
 
     def notes(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[str]:
@@ -142,7 +142,19 @@ class ModelMetrics:
         """Also count on this meter. A no-op meter is left out, because its labels would cost 10 µs per run."""
         if isinstance(meter, NoOpMeter):
             return
-        self._exported = {**self._exported, meter: _histograms(meter)}
+        tokens = meter.create_histogram(
+            semconv.CLIENT_TOKEN_USAGE,
+            unit="{token}",
+            description="Number of input and output tokens used",
+            explicit_bucket_boundaries_advisory=semconv.CLIENT_TOKEN_BUCKETS,
+        )
+        duration = meter.create_histogram(
+            semconv.CLIENT_OPERATION_DURATION,
+            unit="s",
+            description="GenAI operation duration",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        )
+        self._exported = {**self._exported, meter: (tokens, duration)}
 
     def abandon(self, meter: Meter) -> None:
         """Stop counting on this meter, without calling it: in a forked child its locks may never be released."""
@@ -188,16 +200,6 @@ def _has_provider(histograms: tuple[Histogram, Histogram]) -> bool:
     return getattr(histograms[0], "_real_instrument", ...) is not None
 
 
-def _reason_not_to_count(tracer: Any, meter_provider: Any) -> str:
-    """Return the reason for which model runs of this process must not be counted; empty if they are counted."""
-    other = tracer_with_metrics(other_tracers()) or _other_scope_with_tokens(meter_provider)
-    if other is not None:
-        return f"{other} counts them"
-    if not SamplingPrediction(getattr(tracer, "sampler", None)).keeps_all:
-        return "the head sampler drops runs, which would be missing in them"
-    return ""
-
-
 def _other_scope_with_tokens(meter_provider: Any) -> str | None:
     """Return another instrumentation's scope that created the histogram of tokens, or None."""
     meters = getattr(meter_provider, "_meters", None)  # the SDK's: scope → meter
@@ -206,20 +208,3 @@ def _other_scope_with_tokens(meter_provider: Any) -> str | None:
         if scope.name != semconv.SCOPE and any(str(key).startswith(f"{semconv.CLIENT_TOKEN_USAGE},") for key in ids):
             return str(scope.name)
     return None
-
-
-def _histograms(meter: Meter) -> tuple[Histogram, Histogram]:
-    """Create the histogram of tokens, and that of durations."""
-    tokens = meter.create_histogram(
-        semconv.CLIENT_TOKEN_USAGE,
-        unit="{token}",
-        description="Number of input and output tokens used",
-        explicit_bucket_boundaries_advisory=semconv.CLIENT_TOKEN_BUCKETS,
-    )
-    duration = meter.create_histogram(
-        semconv.CLIENT_OPERATION_DURATION,
-        unit="s",
-        description="GenAI operation duration",
-        explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
-    )
-    return tokens, duration

@@ -194,9 +194,8 @@ class Recorder:
     def _end_child(self, event: Event, now_ns: int) -> None:
         run, end_ns, output, error = event
         root = run.root
-        root.open.pop(
-            run.id, None
-        )  # not in the handler, because the root must not be finished before this event is read
+        # Not in the handler, because the root must not be finished before this event is read.
+        root.open.pop(run.id, None)
         if run.closed:
             return
         attributes = self._attributes_of(run, output, error)
@@ -232,11 +231,8 @@ class Recorder:
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
         # The size counts for the memory of held spans. The spans of a unit that cannot be scored are exported without a hold.
-        size = (
-            _SPAN_BYTES + sum(len(text) for text in exported_attributes.values() if isinstance(text, str))
-            if root.may_be_scored
-            else 0
-        )
+        texts = [text for text in exported_attributes.values() if isinstance(text, str)] if root.may_be_scored else ()
+        size = _SPAN_BYTES + sum(map(len, texts)) if root.may_be_scored else 0
         pending = LiveSpan(span, end_ns, exported_attributes if run is root else None, size)
         if root.may_be_scored:
             data = span_data_of(run, span, end_ns, Attributes(attributes, render), error)
@@ -294,7 +290,6 @@ class Recorder:
     # --- roots -------------------------------------------------------------------------------------------------
 
     def _read_root(self, root: Root, now_ns: int) -> None:
-        """Open a root, and read its kept events."""
         # The list is removed first, because the handler's ``_keep`` checks that after it has appended an event.
         events, root.kept_events, root.is_read = root.kept_events, None, True
         root.kept_bytes = 0  # otherwise the bytes would be counted again at the root's end
@@ -311,10 +306,8 @@ class Recorder:
             yield_gil()
 
     def _read_running(self, now_ns: int) -> None:
-        """Read running roots that are 10 s old or whose task is over, so that ``tick`` can end them, and counts include them.
-
-        Other roots are read with their first event, which may be their end.
-        """
+        """Read running roots that are 10 s old or whose task is over, so that ``tick`` can end them and counts include them."""
+        # Other roots are read with their first event, which may be their end.
         roots = self._memory.unread_roots()
         if now_ns - self._scanned_ns >= _CHECK_NS:
             self._first_seen, self._scanned_ns = {root: self._first_seen.get(root, now_ns) for root in roots}, now_ns
@@ -378,10 +371,8 @@ class Recorder:
         return safe_text(error_text(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
     def _prepare_export(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
-        """Return the content's attributes, redacted and without images; empty if the redactor fails.
-
-        OpenInference's flat documents come first, because a full span drops its oldest attributes.
-        """
+        """Return the content's attributes, redacted and without images; empty if the redactor fails."""
+        # OpenInference's flat documents come first, because a full span drops its oldest attributes.
         redactor = self.redactor
         try:
             if redactor is None:

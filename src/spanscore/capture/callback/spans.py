@@ -32,6 +32,7 @@ from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
 from spanscore.core.span import Attributes, SamplingContext, SpanData, UnitKey
 from spanscore.outputs.spans import OwnIdGenerator, PresetSpanFactory
 from spanscore.pipeline.decisions import feedback_key_of
+from spanscore.samples.normalizers.building import name_attribute
 
 # --- the description of a run, for the span thread -------------------------------------------------------------------
 
@@ -46,12 +47,7 @@ _KIND_ATTRIBUTES: Final[Mapping[str | None, Mapping[str, str]]] = {
     },
 }
 """Operation → attributes for its kind, of the GenAI conventions and OpenInference; None is a step."""
-_NAME_ATTRIBUTES: Final[Mapping[str | None, str]] = {
-    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
-    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
-    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
-}
-"""Operation → attribute with the name of its run."""
+
 _RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
     semconv.CHAT: codec.chat_content,
     semconv.TEXT_COMPLETION: codec.completion_content,
@@ -80,8 +76,8 @@ def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, A
         attributes.update(chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
-    elif operation in _NAME_ATTRIBUTES:
-        attributes[_NAME_ATTRIBUTES[operation]] = safe_text(run.name)
+    else:
+        attributes |= name_attribute(operation, safe_text(run.name))
         if operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
             attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     if run is run.root:
@@ -151,7 +147,7 @@ def render_content(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]
         return {}
 
 
-def content_renderer(run: Run, output: Any, *, tools: bool = False) -> Callable[[], Mapping[str, Any]]:
+def content_renderer(run: Run, output: Any, *, tools: bool) -> Callable[[], Mapping[str, Any]]:
     """Return a function that renders the run's content on demand; with ``tools``, also the tools of a model's run."""
     if run.operation in _RENDERERS:
         content = partial(_RENDERERS[run.operation], run.input, output)
@@ -241,7 +237,6 @@ def _kind_of(run: Run) -> SpanKind:
 
 
 def _span_name(run: Run, name: str) -> str:
-    """Return the name of a run's span: its operation and ``name``, the model, tool or agent."""
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
@@ -284,8 +279,11 @@ class RunSpans:
         parent = get_current_span(ambient).get_span_context()
         root.is_trace_root = not parent.is_valid
         if root.is_trace_root:
-            key, may_be_scored = self._next_ids(factory)
             state = None
+            try:
+                key, may_be_scored = self._drawn_ids.popleft()
+            except IndexError:
+                key, may_be_scored = _new_key(factory), None
         else:
             key, may_be_scored = UnitKey(parent.trace_id, factory.id_generator.generate_span_id()), None
             state = parent.trace_state
@@ -312,12 +310,6 @@ class RunSpans:
         """Use another function of a sampler, and drop the ids that were drawn ahead. Thread-safe."""
         self.preview_trace = preview_trace
         self._drawn_ids = deque()  # another thread may still append to the old one
-
-    def _next_ids(self, factory: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
-        try:
-            return self._drawn_ids.popleft()
-        except IndexError:
-            return _new_key(factory), None
 
     def create_root(self, root: Root) -> bool:
         """Create the span of a root that ``decide`` accepted. Return False if the tracer is switched off. One thread.

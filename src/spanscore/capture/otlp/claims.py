@@ -57,7 +57,6 @@ class ScopeClaim(NamedTuple):
     """The role of a scope, and the test by which its spans are claimed.
 
     Attributes:
-        role: role of the scope.
         find_mark: test of a span's bytes; None = every span is claimed.
         usual_mark: byte string that most claimed spans contain, and no other span. It is searched first, which halves the
             search time. Empty = it is not searched.
@@ -83,9 +82,8 @@ class WireClaims:
     def __init__(self, translator: SpanNormalizers, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
         self._translator = translator
         marks = b"|".join(map(re.escape, translator.marks))
-        self._find_mark = re.compile(
-            _KEY_HEAD + b"(?:" + marks + b")"
-        ).search  # takes an eighth of the time of one find per mark
+        # One search takes an eighth of the time of one find per mark.
+        self._find_mark = re.compile(_KEY_HEAD + b"(?:" + marks + b")").search
         self._usual_mark = _key_of(semconv.OPERATION_NAME)
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
@@ -106,7 +104,13 @@ class WireClaims:
                 self._superseded_keys.clear()
             if role is Role.IGNORED and scope in scopes.superseded:
                 self._superseded_keys[key] = scope
-            claim = self._claims[key] = self._claim(role)
+            if role is Role.CLAIMED:
+                claim = ScopeClaim(role, None)
+            elif role in _BY_CONTENT:
+                claim = ScopeClaim(role, self._find_mark, self._usual_mark)
+            else:
+                claim = ScopeClaim(role, lambda *_: None)
+            self._claims[key] = claim
         return claim
 
     def claims(self, span: WireSpan) -> bool:
@@ -183,15 +187,6 @@ class WireClaims:
         return {
             scope: by for scopes in list(self._processes.values()) for scope, by in scopes.superseded.copy().items()
         }
-
-    def _claim(self, role: Role) -> ScopeClaim:
-        if role is Role.CLAIMED:
-            return ScopeClaim(role, None)
-        return (
-            ScopeClaim(role, self._find_mark, self._usual_mark)
-            if role in _BY_CONTENT
-            else ScopeClaim(role, lambda *_: None)
-        )
 
     def _scopes_of(self, origin: Origin) -> Scopes:
         resource = hash(origin.resource)
@@ -294,7 +289,6 @@ class RequestPartition:
     are not copied out of the request.
 
     Args:
-        request: the request.
         shorten_unsampled: function that returns a root without its content if no rate would sample its unit, otherwise None.
 
     Attributes:

@@ -374,10 +374,8 @@ class ExternalScores:
                     self._count_result(result)
 
     def _is_repeated(self, result: ExternalResult) -> bool:
-        """Return whether a result was read before in another form; otherwise remember it.
-
-        Results in the same form are no repetitions: several evaluators may use one name.
-        """
+        """Return whether a result was read before in another form, otherwise remember it."""
+        # Results in the same form are no repetitions: several evaluators may use one name.
         if result.origin is None:
             return False
         trace_id, span_id, form = result.origin
@@ -403,16 +401,15 @@ class ExternalScores:
         if value is None or name == OTHER:
             return
         tally.off_scale = tally.off_scale or not 0.0 <= value <= 1.0
-        if not tally.off_scale:
-            self._add_moments(tally, labels, value, 1.0 / result.probability)
-
-    def _add_moments(self, tally: _NameTally, labels: Labels, y: float, w: float) -> None:
-        """Add a value ``y`` with the weight ``w`` to the sums from which means and intervals are computed."""
+        if tally.off_scale:
+            return
+        y, w = value, 1.0 / result.probability
         tally.weight += w
         tally.weight_value += w * y
+        # The sums from which means and intervals are computed.
         moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
-        for name, amount in zip(MOMENTS, moments, strict=True):
-            self._count(name, labels, amount)
+        for moment, amount in zip(MOMENTS, moments, strict=True):
+            self._count(moment, labels, amount)
 
     def _limit_labels(self, name: str, label: str | None) -> tuple[str, str | None]:
         """Return a name and its label; (``other``, None) for a new pair beyond the maximum number of pairs."""

@@ -231,16 +231,12 @@ class UnitCopies:
                 self.again += 1
                 continue
             self._read_units.add(*ids)
-            if (limited := self._limit_to_metrics(unit)).eligible_metrics:
-                yield limited, samples
-
-    def _limit_to_metrics(self, unit: Unit) -> Unit:
-        """Return the unit, eligible only for those metrics that this scorer has."""
-        eligible = unit.eligible_metrics or frozenset()
-        for name in sorted(eligible - self.metrics):
-            self.lost[f"the metric {printable(name)}, which this scorer does not have"] += 1
-            log_once(f"copies for {name}", f"copies of units came to be scored by {printable(name)}, {_NO_METRIC}")
-        return replace(unit, eligible_metrics=eligible & self.metrics)
+            eligible = unit.eligible_metrics or frozenset()
+            for name in sorted(eligible - self.metrics):
+                self.lost[f"the metric {printable(name)}, which this scorer does not have"] += 1
+                log_once(f"copies for {name}", f"copies of units came to be scored by {printable(name)}, {_NO_METRIC}")
+            if eligible & self.metrics:
+                yield replace(unit, eligible_metrics=eligible & self.metrics), samples
 
     def _unreadable(self, error: Exception) -> None:
         self.lost["unreadable spans"] += 1

@@ -46,7 +46,6 @@ def units_of(
     If spans are missing, only the topmost span is read: the sampling probability depends on it alone.
 
     Args:
-        closed: the spans.
         translator: normalizers, which map spans to GenAI names.
         repaired: kind of a fault → number of spans in which it was repaired; this function adds to it.
         logs: content in log records; None = it is not read.
@@ -243,11 +242,9 @@ class OtlpSpans:
         roots, other_traces, size = partition.roots, partition.other_traces, partition.size
         if copies:
             copied = {span.trace_id for span in copies}
-            roots, other_traces, size = (
-                roots + len(copied),
-                other_traces | copied,
-                size + sum([len(span.raw) for span in copies]),
-            )
+            other_traces = other_traces | copied
+            roots += len(copied)
+            size += sum([len(span.raw) for span in copies])
         self._accepted_roots += roots
         # A burst is read later, and may be many times the size of the table's limit.
         self._accepted_traces += len(partition.traces)

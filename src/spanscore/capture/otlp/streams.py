@@ -76,7 +76,6 @@ class StreamClock:
             self._since_ns, self._is_stopped = steady_ns, False
 
     def _ran(self, steady_ns: int) -> int:
-        """Return the time for which the clock ran in this section."""
         if self._is_stopped or steady_ns < self._since_ns:
             return self._ran_ns
         return self._ran_ns + steady_ns - self._since_ns

@@ -172,7 +172,13 @@ class ExternalSpans:
     ) -> bool:
         is_first = not unit.ended  # another processor may have ended it
         if is_first:
-            self._end_root(unit, span)
+            self._open.end(unit, steady_ns())
+            if unit.role is None:
+                unit.role = root_role(attributes_of(span), _scope(span))
+            if unit.open_above is None or next(unit.open_above.open_spans(), None) is None:
+                unit.settled = True
+                if not isinstance(unit, FollowedUnit):
+                    self._count_excluded(unit)
         accepted = isinstance(unit, FollowedUnit) and self._accept_followed(unit, span, ids, processor, targets)
         if is_first and not unit.settled:
             self._await_open_span(unit.open_above, [unit])
@@ -370,7 +376,6 @@ class ExternalSpans:
         )
 
     def _may_become_scored_root(self, plain: PlainSpan) -> bool:
-        """Return whether a unit with this span as its root may be scored."""
         if plain.may_be_scored is None:
             is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
             plain.may_be_scored = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
@@ -389,20 +394,9 @@ class ExternalSpans:
         """Return whether a span has an attribute that a normalizer reads."""
         return any(map(self._is_mark, span.attributes or ()))
 
-    def _end_root(self, unit: ExternalUnit, span: ReadableSpan) -> None:
-        self._open.end(unit, steady_ns())
-        if unit.role is None:
-            unit.role = root_role(attributes_of(span), _scope(span))
-        if unit.open_above is None or next(unit.open_above.open_spans(), None) is None:
-            unit.settled = True
-            if not isinstance(unit, FollowedUnit):
-                self._count_excluded(unit)
-
     def _await_open_span(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
-        """Make ended units wait for the nearest open plain span above them; units without such a span are settled.
-
-        If one of the spans above has become the root of a unit, the ended units become its parts.
-        """
+        """Make ended units wait for the nearest open plain span above them; units without such a span are settled."""
+        # If one of the spans above has become the root of a unit, the ended units become its parts.
         unit_above = None if plain is None else plain.unit_above()
         if plain is not None and unit_above is not None and not unit_above.ended:
             self._add_parts(unit_above, units, plain.ids[1])
@@ -461,7 +455,12 @@ class ExternalSpans:
         self._read += not unit.is_read
         unit.is_read = True
         if isinstance(span, Signal):
-            self._apply_signal(unit, span, now_ns)
+            if span is Signal.GIVE_UP:
+                self._finish_without_end(unit, now_ns)
+            elif span is Signal.DROP:
+                self._release(unit)
+            elif unit.root_ended is not None and not unit.open:
+                self._finish(unit, now_ns)
             return
         ids: Any = span.get_span_context()
         if ids.span_id in unit.pending:  # another processor passed it on, too
@@ -545,18 +544,9 @@ class ExternalSpans:
     # --- the span thread ---------------------------------------------------------------------------------------
 
     def _abandon(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Finish a unit without an ended root."""
         self._read += not unit.is_read
         unit.is_read = unit.incomplete = True
         self._finish_without_end(unit, now_ns)
-
-    def _apply_signal(self, unit: FollowedUnit, signal: Signal, now_ns: int) -> None:
-        if signal is Signal.GIVE_UP:
-            self._finish_without_end(unit, now_ns)
-        elif signal is Signal.DROP:
-            self._release(unit)
-        elif unit.root_ended is not None and not unit.open:
-            self._finish(unit, now_ns)
 
     def _add_ended(
         self, unit: FollowedUnit, span: ReadableSpan, pending: HeldSpan | None, size: int, now_ns: int
@@ -657,7 +647,6 @@ class ExternalSpans:
         self._release(unit)
 
     def _release(self, unit: FollowedUnit) -> None:
-        """Pass on the spans of a unit unchanged."""
         self._closing.pop(unit.key, None)
         unit.finished = True
         ended = [*unit.early, *([] if unit.root_ended is None else [unit.root_ended])]

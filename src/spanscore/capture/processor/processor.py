@@ -100,10 +100,8 @@ class ScoringSpanProcessor(SpanProcessor):
             self._processor.shutdown()
 
     def _check_other_exporters(self, processors: tuple[Any, ...]) -> None:
-        """Stop making spans wait, with a warning, if another processor of the provider exports them, too.
-
-        The SDK makes a new tuple for each added processor. A checked tuple is kept, so that its id stays unique.
-        """
+        """Stop making spans wait, with a warning, if another processor of the provider exports them, too."""
+        # The SDK makes a new tuple for each added processor. A checked tuple is kept, so that its id stays unique.
         if self._seen.get(id(processors)) is processors:
             return
         self._seen[id(processors)] = processors

@@ -25,18 +25,6 @@ from spanscore.errors import ConfigurationError, SampleError
 # output of 0 or 1, as in ragas's own optimizer. For other rejected outputs the right value is unknown: they are left out.
 
 
-def _ragas_annotations(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
-    """Return the annotated samples in a file's text; None if it is not an export of ragas's annotations."""
-    by_metric = _ragas_entries(text)
-    if by_metric is None:
-        return None
-    chosen = metric or (next(iter(by_metric)) if len(by_metric) == 1 else "")
-    if chosen not in by_metric:
-        names = names_listed(sorted(by_metric))
-        raise ConfigurationError(f"{path} has annotations of {names}; choose one of these metrics")
-    return list(_read_ragas(by_metric[chosen], chosen, path))
-
-
 def _ragas_entries(text: str) -> dict[str, list[Any]] | None:
     """Return metric → its annotations; None if the text is not an export of ragas's annotations."""
     try:
@@ -90,19 +78,8 @@ def _number(value: Any) -> float:
 DEFAULT_NAME = "user_feedback"
 """Name of a label without ``name``."""
 LABEL_KEYS: Final = (
-    "human",
-    "scores",
-    "probability",
-    "session",
-    "trace_id",
-    "span_id",
-    "key",
-    "name",
-    "annotator",
-    "comment",
-    "when",
-    "withdrawn",
-    "representative",
+    *("human", "scores", "probability", "session", "trace_id", "span_id", "key", "name", "annotator", "comment"),
+    *("when", "withdrawn", "representative"),
 )
 """Keys of a label in addition to the fields of its sample."""
 _KEYS = KNOWN | {*LABEL_KEYS, ID}
@@ -167,10 +144,14 @@ def read_annotations(path: str | Path, *, metric: str | None = None, name: str |
         ConfigurationError: the file cannot be read, or has errors; the message names the lines.
     """
     text = _text(path)
-    annotations = _ragas_annotations(text, metric, path)
-    if annotations is not None:
-        return annotations
-    return _last_of_each(select_name(_read_annotations(_lines(text), path), name, path))
+    by_metric = _ragas_entries(text)
+    if by_metric is None:
+        return _last_of_each(select_name(_read_annotations(_lines(text), path), name, path))
+    chosen = metric or (next(iter(by_metric)) if len(by_metric) == 1 else "")
+    if chosen not in by_metric:
+        names = names_listed(sorted(by_metric))
+        raise ConfigurationError(f"{path} has annotations of {names}; choose one of these metrics")
+    return list(_read_ragas(by_metric[chosen], chosen, path))
 
 
 def labels_so_far(path: Path, name: str) -> list[AnnotatedSample]:
@@ -210,8 +191,12 @@ def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> 
             read.append(record if isinstance(record, AnnotatedSample) else _read_record(number, record))
         except (SampleError, ConfigurationError) as error:
             faults.append(f"  line {number}: {error}")
-    if faults or not read:
-        raise _wrong_lines(place, faults)
+    if faults:
+        more = [f"  and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
+        count = format_count(len(faults), "wrong line")
+        raise ConfigurationError("\n".join([f"{place}: {count}", *faults[:_MOST_LINES], *more]))
+    if not read:
+        raise ConfigurationError(f'{place} has no labels; a line is {{"human": true, …}}')
     return read
 
 
@@ -228,11 +213,13 @@ def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | Configu
     for number, line in _lines(_text(path)):
         try:
             record = _record(line)
-            label = _check_unit(_label(record))
+            label = _label(record)
         except ConfigurationError as error:
             entries.append((number, error))
             continue
-        if _is_withdrawn(record):
+        if not _has_unit(label):
+            entries.append((number, ConfigurationError("its unit is missing: give trace_id and span_id, or key")))
+        elif _is_withdrawn(record):
             last = withdrawals.get(_identity(label), (0, 0))
             withdrawals[_identity(label)] = max(last, (label.when_ns or 0, number))
         else:
@@ -241,12 +228,6 @@ def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | Configu
         if isinstance(entry, Annotation) and (entry.when_ns or 0, number) < withdrawals.get(_identity(entry), (0, 0)):
             continue
         yield number, entry
-
-
-def _check_unit(label: Annotation) -> Annotation:
-    if not _has_unit(label):
-        raise ConfigurationError("its unit is missing: give trace_id and span_id, or key")
-    return label
 
 
 def _has_unit(label: Annotation) -> bool:
@@ -279,14 +260,6 @@ def _text(path: str | Path) -> str:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
-
-
-def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
-    if not faults:
-        return ConfigurationError(f'{path} has no labels; a line is {{"human": true, …}}')
-    more = [f"  and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
-    count = format_count(len(faults), "wrong line")
-    return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_MOST_LINES], *more]))
 
 
 def _last_of_each(samples: list[AnnotatedSample]) -> list[AnnotatedSample]:
@@ -334,16 +307,11 @@ def _record(value: Any) -> _Record:
         raise ConfigurationError(f"a label is an object with keys, not a {type(record).__name__}")
     unknown = [name for name in record if name not in _KEYS]
     if unknown:
-        raise ConfigurationError(f"no such key: {_describe_unknown(unknown)}")
+        similar = did_you_mean(unknown[0], sorted(_KEYS))
+        more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        hint = f"; {similar}" if similar else f". Keys are {', '.join(LABEL_KEYS)}, id, a sample's fields"
+        raise ConfigurationError(f"no such key: {unknown[0]!r}{more}{hint}")
     return record
-
-
-def _describe_unknown(keys: list[str]) -> str:
-    """Return the first unknown key with a similar one, or with all keys; and the number of further unknown keys."""
-    similar = did_you_mean(keys[0], sorted(_KEYS))
-    more = f", and {len(keys) - 1} more" if len(keys) > 1 else ""
-    hint = f"; {similar}" if similar else f". Keys are {', '.join(LABEL_KEYS)}, id, a sample's fields"
-    return f"{keys[0]!r}{more}{hint}"
 
 
 def _label(record: _Record) -> Annotation:

@@ -75,7 +75,6 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     Values of a submitted sample that JSON cannot represent are rendered by ``core/codecs/text.py``.
 
     Args:
-        job: the job.
         resource: resource of this process, for spans without a resource, because the process that scores the job may have
             another release or service name; None = such spans get no resource.
     """
@@ -122,16 +121,6 @@ def json_of_scores(scores: Sequence[Score]) -> bytes:
 def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
     """Return the scores of a document, or the reason why it cannot be decoded."""
     return _read(document, lambda stored: tuple(_make(Score, score) for score in stored["scores"]))
-
-
-def json_of_samples(samples: Samples) -> bytes:
-    """Return samples as one JSON object."""
-    return _dump({"version": VERSION, "samples": _fields_of(samples)})
-
-
-def samples_of(document: bytes) -> Samples | UnreadableJob:
-    """Return the samples of a document, or the reason why it cannot be decoded."""
-    return _read(document, lambda stored: _make(Samples, stored["samples"]))
 
 
 def _dump(document: Any) -> bytes:
@@ -376,7 +365,7 @@ def request_of_unit(
         for name, decision in decisions.items()
     }
     if samples is not None:
-        marks[_SAMPLES] = str(json_of_samples(samples), "utf-8", "replace")
+        marks[_SAMPLES] = str(_dump({"version": VERSION, "samples": _fields_of(samples)}), "utf-8", "replace")
     spans = list[tuple[Origin, bytes]]()
     for span in unit.spans:
         attributes = encode_attributes(content[span.span_id]) | {semconv.FORWARDED_UNIT: f"{unit.key.span_id:016x}"}
@@ -397,7 +386,6 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
     """Return the units of copies, with the decisions on their roots, and the samples of submitted units.
 
     Args:
-        spans: spans of copies.
         unreadable: called with the error of each invalid span, of each span without its unit's id, and of each unit without a
             root or with an invalid decision.
     """
@@ -454,7 +442,7 @@ def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
     encoded = next((span.attributes[_SAMPLES] for span in spans if _SAMPLES in span.attributes), None)
     if encoded is None:
         return None
-    samples = samples_of(str(encoded).encode())
+    samples = _read(str(encoded).encode(), lambda stored: _make(Samples, stored["samples"]))
     if isinstance(samples, UnreadableJob):
         raise ValueError(samples.because)  # noqa: TRY004  (the received value is wrong, not an argument's type)
     return samples

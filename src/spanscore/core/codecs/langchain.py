@@ -313,9 +313,7 @@ def messages_of(value: Any) -> Sequence[Any]:
         return [MessageSnapshot(row) for row in zip(*value, strict=True)]
     if is_a(value, PromptSnapshot):
         return messages_of(value[0])
-    if is_a(value, list, tuple) and not is_chat_message(value):
-        return value
-    return [value]
+    return value if is_a(value, list, tuple) and not is_chat_message(value) else [value]
 
 
 def _render_text_message(item: Any) -> dict[str, Any] | None:
@@ -349,7 +347,11 @@ def _render_tool_text(message: ToolMessage, content: str) -> dict[str, Any] | No
 def _message(item: Any) -> dict[str, Any] | None:
     """Return one message in GenAI form; None for every other value (``RemoveMessage``, an unknown object)."""
     if is_a(item, MessageSnapshot):
-        return _snapshot_message(*item)
+        message, content, rest = item
+        fields = _fields_of(message)
+        kind = fields["type"].removesuffix("MessageChunk")
+        role = role_of(kind) or fields.get("role", kind)
+        return langchain_message(role, fields, content, rest, is_human=is_a(message, HumanMessage))
     if is_a(item, BaseMessage):
         return _message(snapshot(item))
     if is_a(item, str):
@@ -359,13 +361,6 @@ def _message(item: Any) -> dict[str, Any] | None:
     if is_a(item, dict):
         return dict_message(item)
     return {"role": role_of(item[0]), "parts": parts_of(item[1])}
-
-
-def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
-    fields = _fields_of(message)
-    kind = fields["type"].removesuffix("MessageChunk")
-    role = role_of(kind) or fields.get("role", kind)
-    return langchain_message(role, fields, content, rest, is_human=is_a(message, HumanMessage))
 
 
 _fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
@@ -478,7 +473,11 @@ def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
     if messages is not None:
         conversation = messages[0] if type(messages) is list and len(messages) == 1 else messages
         content[semconv.INPUT_MESSAGES] = render_messages(conversation)
-    answers = _answers(generation)
+    if is_a(generation, str):
+        answers = render_messages([text_message(ASSISTANT, generation)])
+    else:
+        choices, _ = generation if is_a(generation, GenerationSnapshot) else ((), None)
+        answers = [answer for choice in choices for answer in _answer(choice)]
     if answers:
         content[semconv.OUTPUT_MESSAGES] = answers
     return content
@@ -592,13 +591,6 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     return len(value) > 0 and all(is_chat_message(item) or (loose and is_a(item, str)) for item in value)
 
 
-def _answers(generation: Any) -> list[dict[str, Any]]:
-    if is_a(generation, str):
-        return render_messages([text_message(ASSISTANT, generation)])
-    choices, _ = generation if is_a(generation, GenerationSnapshot) else ((), None)
-    return [answer for choice in choices for answer in _answer(choice)]
-
-
 def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
     answer, *_ = choice
     reason = finish_reason(choice)
@@ -651,7 +643,6 @@ def _document(value: Any) -> DocumentSnapshot | None:
 
 
 def _retrieval_document(document: DocumentSnapshot) -> dict[str, Any]:
-    """Return a document in the form of ``gen_ai.retrieval.documents``."""
     text, identity, metadata = document
     scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most documents have no score
     score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)

@@ -119,7 +119,6 @@ def _modality_of(block: Mapping[str, Any]) -> str | None:
 
 
 def _image_part(text: str | None, media_type: str | None) -> dict[str, Any]:
-    """Return the part of an image from its address or its base64."""
     part: dict[str, Any] = {"type": "blob", "modality": IMAGE}
     if text is None:
         return part if media_type is None else {**part, "mime_type": media_type}
@@ -142,7 +141,6 @@ def _address_or_data(fields: Mapping[str, Any]) -> str | None:
 
 
 def _first_text(fields: Mapping[str, Any], keys: Sequence[str]) -> str | None:
-    """Return the first text under these keys that is not empty; None without any."""
     texts = (fields.get(key) for key in keys)
     return next((text for text in texts if is_a(text, str) and text), None)
 
@@ -202,10 +200,7 @@ def _mark_dict(value: dict[str, Any], depth: int, *, blocks: bool) -> dict[str, 
 
 
 def _mark_inner(items: Iterable[tuple[Any, Any]], depth: int, block_keys: Container[Any]) -> dict[Any, Any]:
-    """Return key → marked value of the items with media; empty for nearly every list and dict.
-
-    ``block_keys`` are the keys of parts or blocks.
-    """
+    """Return key → marked value of the items with media. ``block_keys`` are the keys of parts or blocks."""
     changed = {}
     for key, inner in items:
         kind = type(inner)
@@ -347,9 +342,7 @@ def add_images(sample: Sample, find: Callable[[], Mapping[str, Image]]) -> Sampl
 
     ``find`` returns key → image, and is called only if a text has a key.
     """
-    if not _has_keys(sample):
-        return sample
-    return _number_images(sample, _KEY, find(), lambda _: _NOT_RECORDED)
+    return _number_images(sample, _KEY, find(), lambda _: _NOT_RECORDED) if _has_keys(sample) else sample
 
 
 def mark_images(sample: Sample) -> Sample:
@@ -376,13 +369,9 @@ def mark_images(sample: Sample) -> Sample:
 def _number_images(
     sample: Sample, pattern: re.Pattern[str], images: Mapping[str, Image], replace_missing: Callable[[str], str]
 ) -> Sample:
-    """Return a sample with further images, and with their numbers in the markers.
+    """Return a sample with further images, and with their numbers in the markers; its own images keep their numbers.
 
-    Args:
-        sample: the sample; images that it has keep their numbers.
-        pattern: pattern of a marker; its first group is the key of the image.
-        images: key → image.
-        replace_missing: function from a marker without an image in ``images`` to the text that replaces it.
+    The first group of ``pattern`` is the key of an image in ``images``. ``replace_missing`` gets each marker without an image.
     """
     own = sample.images or []
     keys = [*dict.fromkeys(key for text in _texts_of(sample) for key in pattern.findall(text) if key in images)]
@@ -410,7 +399,6 @@ def with_keys(sample: Sample) -> tuple[Sample, dict[str, Image]]:
 
 
 def _with_texts(sample: Sample, change_text: Callable[[str], str]) -> Sample:
-    """Return a sample with the texts changed that may have markers of images."""
     change = partial(_change_texts, change_text)
     if isinstance(sample, SingleTurnSample):
         names = ("user_input", "response", "retrieved_contexts")
@@ -469,7 +457,8 @@ def add_unit_images(samples: Samples, unit: Unit) -> Samples:
     """Return samples with numbered markers, and with their images from the unit's spans."""
     if not any(map(_has_keys, _pair(samples))):  # nearly every unit: its spans are not searched
         return samples
-    images = dict(_images_of(unit))
+    values = (span.attributes.get(name) for span in unit.spans for name in filter(semconv.is_content, span.attributes))
+    images = {key: image for value in values for key, image in images_in(value)}
     return _each(samples, lambda sample: add_images(sample, lambda: images))
 
 
@@ -514,12 +503,6 @@ def _each(samples: Samples, change: Callable[[Any], Any]) -> Samples:
         single_turn=None if single is None else change(single),
         multi_turn=None if multi is None else change(multi),
     )
-
-
-def _images_of(unit: Unit) -> Iterator[tuple[str, Image]]:
-    for span in unit.spans:
-        for name in filter(semconv.is_content, span.attributes):
-            yield from images_in(span.attributes.get(name))
 
 
 def _limit_sample(sample: Sample, kept: set[Image], left_out: str) -> Sample:

@@ -44,47 +44,39 @@ def _line_of(message: Any) -> str:
     from google.protobuf.json_format import MessageToDict
 
     request = MessageToDict(message, use_integers_for_enums=True)
-    _ids_as_hex(request)
-    return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
-def read_spans(lines: Iterable[str], left_out: Counter[str] | None = None) -> Iterator[SpanData]:
-    """Yield the valid spans of OTLP-JSON lines, in order. Empty lines and lines of logs or metrics are skipped.
-
-    ``left_out`` counts invalid spans by error.
-
-    Raises:
-        SampleError: a line is not an export request; the message has its number, and quotes no content.
-    """
-    from spanscore.core.codecs.otlp_request import parse_request, span_data_of
-
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            request = parse_request(_request(number, line))
-            if left_out is not None:
-                left_out.update(request.rejected)
-            yield from map(span_data_of, request.spans)
-
-
-def _request(number: int, line: str) -> bytes:
-    from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json
-
-    try:
-        return from_json(line)
-    except UnreadableRequest as error:
-        raise SampleError(
-            f"line {number} is not an OTLP trace request ({error.because}). Expected: one JSON object per line with "
-            '"resourceSpans", written by the Collector\'s file exporter or `spanscore demo --out`'
-        ) from None
-
-
-def _ids_as_hex(request: dict[str, Any]) -> None:
-    """Rewrite every id in place: OTLP-JSON has them in hex, protobuf's own JSON in base64."""
+    # OTLP-JSON has ids in hex, protobuf's own JSON in base64.
     for resource_spans in request.get("resourceSpans", ()):
         for scope_spans in resource_spans.get("scopeSpans", ()):
             for span in scope_spans.get("spans", ()):
                 for holder in (span, *span.get("links", ())):
                     holder.update({name: b64decode(holder[name]).hex() for name in _ID_KEYS if name in holder})
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def read_spans(lines: Iterable[str], left_out: Counter[str] | None = None, place: str = "") -> Iterator[SpanData]:
+    """Yield the valid spans of OTLP-JSON lines, in order. Empty lines and lines of logs or metrics are skipped.
+
+    ``left_out`` counts invalid spans by error. An error begins with ``place``.
+
+    Raises:
+        SampleError: a line is not an export request; the message has its number, and quotes no content.
+    """
+    from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, parse_request, span_data_of
+
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            body = from_json(line)
+        except UnreadableRequest as error:
+            raise SampleError(
+                f"{place}line {number} is not an OTLP trace request ({error.because}). Expected: one JSON object per line with "
+                '"resourceSpans", written by the Collector\'s file exporter or `spanscore demo --out`'
+            ) from None
+        request = parse_request(body)
+        if left_out is not None:
+            left_out.update(request.rejected)
+        yield from map(span_data_of, request.spans)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -103,18 +95,11 @@ def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
     """
     left_out: Counter[str] = Counter()
     with _open_lines(file) as lines:
-        yield _read(file, lines, left_out)
+        yield read_spans(lines, left_out, f"{printable(file)}: ")
     if left_out:
         errors = ", ".join(f"{error} ({count:,})" for error, count in left_out.most_common())
         message = f"{printable(file)}: {left_out.total():,} invalid, left out: {errors}"
         typer.secho(message, fg=typer.colors.YELLOW, err=True)
-
-
-def _read(file: str, lines: Iterable[str], left_out: Counter[str]) -> Iterator[SpanData]:
-    try:
-        yield from read_spans(lines, left_out)
-    except SampleError as error:
-        raise SampleError(f"{printable(file)}: {error}") from None
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spanscore.core.codecs.otlp_scan import (
     TIMES_SIZE,
     RequestSkeleton,
-    ScopePlace,
     SpanHead,
     SpanPlace,
     scan_request,
@@ -69,7 +68,13 @@ def from_json(body: bytes | str) -> bytes:
         document = _parse_json(body if isinstance(body, str) else body.decode())
         request = ExportTraceServiceRequest()
         for resource_spans in _pop_list(document, "resourceSpans"):
-            _add_resource_spans(resource_spans, request.resource_spans.add())
+            resource_message = request.resource_spans.add()
+            for scope in _pop_list(resource_spans, "scopeSpans"):
+                spans, scope_message = _pop_list(scope, "spans"), resource_message.scope_spans.add()
+                _parse(scope, scope_message)
+                for span in spans:
+                    _add_span(span, scope_message.spans.add())
+            _parse(resource_spans, resource_message)
     except _JSON_ERRORS as error:
         raise UnreadableRequest(type_name(error)) from None
     return request.SerializeToString()
@@ -110,15 +115,6 @@ def _pop_list(values: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(name)
     return value
-
-
-def _add_resource_spans(values: dict[str, Any], message: Any) -> None:
-    for scope in _pop_list(values, "scopeSpans"):
-        spans, scope_spans = _pop_list(scope, "spans"), message.scope_spans.add()
-        _parse(scope, scope_spans)
-        for span in spans:
-            _add_span(span, scope_spans.spans.add())
-    _parse(values, message)
 
 
 def _add_span(values: dict[str, Any], message: Any) -> None:
@@ -244,12 +240,12 @@ def parse_request(body: bytes) -> ParsedRequest:
     """
     rejected: dict[str, int] = {}
     try:
-        scopes = scan_request(body, rejected)
-        if scopes is None:
+        places = scan_request(body, rejected, _origin)
+        if places is None:
             rejected.clear()
-            scopes = scan_request(body := _rewrite(body), rejected)
-            assert scopes is not None  # protobuf itself wrote this form
-        return ParsedRequest(body, [(_origin(scope), scope.spans) for scope in scopes], rejected)
+            places = scan_request(body := _rewrite(body), rejected, _origin)
+            assert places is not None  # protobuf itself wrote this form
+        return ParsedRequest(body, places, rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
@@ -364,8 +360,7 @@ def _rewrite(body: bytes) -> bytes:
     return bytes(request.SerializeToString())
 
 
-def _origin(place: ScopePlace) -> Origin:
-    resource, scope, resource_schema, scope_schema, _ = place
+def _origin(resource: bytes, scope: bytes, resource_schema: str, scope_schema: str) -> Origin:
     is_small = len(resource) + len(scope) <= _CACHED_BYTES
     return (_cached_origin if is_small else _make_origin)(resource, scope, resource_schema, scope_schema)
 
@@ -386,7 +381,6 @@ _cached_resource = lru_cache(_CACHED)(_decode_resource)
 
 
 def _set(message: Any, value: Any) -> None:
-    """Set the value of an ``AnyValue`` message."""
     if isinstance(value, bool):
         message.bool_value = value
     elif isinstance(value, int):

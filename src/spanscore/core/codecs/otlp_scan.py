@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -208,9 +208,7 @@ def read_in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
     if first != _FIRST_TAG:
         third, parent_id, second, span_id, first, trace_id = _END(body, end - _IDS_SIZE)
         flags -= _IDS_SIZE
-    if first != _FIRST_TAG or second != _SECOND_TAG:
-        return None
-    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
+    if first != _FIRST_TAG or second != _SECOND_TAG or trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
     if third != _THIRD_TAG:
         return _root_in_place(body, start, end, trace_id, span_id)
@@ -230,11 +228,9 @@ def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: 
 
 
 def _may_have_parent(body: bytes, start: int, end: int) -> bool:
-    """Return False if the name follows trace id and span id, so that the span is a root without a tracestate.
-
-    Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
-    safeguard, the bytes of the parent's tag must not occur later.
-    """
+    """Return False if the name follows trace id and span id, so that the span is a root without a tracestate."""
+    # Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
+    # safeguard, the bytes of the parent's tag must not occur later.
     kind_at = _kind_after_name(body, start + _NAME_AT, end)
     return kind_at < 0 or body.find(_PARENT, kind_at, end) >= 0
 
@@ -289,39 +285,27 @@ def _id_error(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
 
 # --- spans of a request ---------------------------------------------------------------------------------------------
 
-_TWO_MORE: Final = _ANOTHER_BYTE + (_ANOTHER_BYTE << 7)
-"""Bits of the first two bytes of a length of three bytes that are not part of the number."""
 _LONGEST: Final = 5
 """Maximum number of bytes of a length: protobuf has none of more than 2 GiB."""
 
+T = TypeVar("T")
 _Place = tuple[int, int]
 
 
-class ScopePlace(NamedTuple):
-    """One ``ScopeSpans``.
-
-    Attributes:
-        resource: the ``Resource`` message, as bytes.
-        scope: the ``InstrumentationScope`` message, as bytes.
-        resource_schema: schema URL of the resource; empty without one.
-        scope_schema: schema URL of the scope; empty without one.
-        spans: the valid spans, in order.
-    """
-
-    resource: bytes
-    scope: bytes
-    resource_schema: str
-    scope_schema: str
-    spans: Sequence[SpanPlace]
-
-
-def scan_request(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
-    """Return the scopes of an ``ExportTraceServiceRequest``, with the places of their spans.
+def scan_request(
+    body: bytes, rejected: dict[str, int], make_origin: Callable[[bytes, bytes, str, str], T]
+) -> list[tuple[T, Sequence[SpanPlace]]] | None:
+    """Return the origin and the places of the valid spans of each ``ScopeSpans`` in an ``ExportTraceServiceRequest``.
 
     Return None if a message has an unknown field, repeats a field that should occur once, or is invalid: protobuf must read
-    such a request. ``rejected`` receives error → number of invalid spans.
+    such a request.
+
+    Args:
+        rejected: receives error → number of invalid spans.
+        make_origin: makes an origin of the ``Resource`` and the ``InstrumentationScope``, as bytes, and their schema URLs,
+            empty without one.
     """
-    scopes: list[ScopePlace] = []
+    scopes: list[tuple[T, Sequence[SpanPlace]]] = []
     request = _fields(body, 0, len(body))
     if request is None or request[1] or request[2]:
         return None
@@ -336,7 +320,7 @@ def scan_request(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | No
             if scope_spans is None or len(scope_spans[0]) > 1:
                 return None
             resource, scope = _bytes_at(body, resources), _bytes_at(body, scope_spans[0])
-            scopes.append(ScopePlace(resource, scope, resource_schema, scope_spans[2], spans))
+            scopes.append((make_origin(resource, scope, resource_schema, scope_spans[2]), spans))
     return scopes
 
 
@@ -398,25 +382,6 @@ def _read_spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at
 
 def _field(body: bytes, at: int, end: int) -> _Place:
     """Return begin and end of the value of the field at ``at``, after its tag and length; the end is -1 if it is invalid."""
-    if at + 4 > end:
-        return _long_field(body, at, end)
-    low = body[at + 1]
-    if low < _ANOTHER_BYTE:
-        start = at + 2
-        stop = start + low
-    elif (high := body[at + 2]) < _ANOTHER_BYTE:
-        start = at + 3
-        stop = start + low - _ANOTHER_BYTE + (high << 7)
-    elif (last := body[at + 3]) < _ANOTHER_BYTE:
-        start = at + 4
-        stop = start + low + (high << 7) + (last << 14) - _TWO_MORE
-    else:
-        return _long_field(body, at, end)
-    return start, stop if stop <= end else -1
-
-
-def _long_field(body: bytes, at: int, end: int) -> _Place:
-    """Return begin and end of a field's value, as ``_field`` does, for a length of any size."""
     size, start = 0, at + 1
     for number, byte in enumerate(body[start : min(end, start + _LONGEST)]):
         size |= (byte & 0x7F) << 7 * number
@@ -427,7 +392,6 @@ def _long_field(body: bytes, at: int, end: int) -> _Place:
 
 
 def _bytes_at(body: bytes, places: Sequence[_Place]) -> bytes:
-    """Return the bytes at the first place; empty without a place."""
     if not places:
         return b""
     start, end = places[0]

@@ -201,9 +201,7 @@ def content_in_logs(body: bytes) -> list[ContentRecord]:
 
 
 def log_records(request: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the scope and the record of each log record in a request, except spanscore's own: evaluation spans have the same
-    content.
-    """
+    """Yield scope and record of each log record, except spanscore's own, whose content evaluation spans have, too."""
     for resource_logs in request.resource_logs:
         for scope_logs in resource_logs.scope_logs:
             if scope_logs.scope.name != semconv.SCOPE:
@@ -218,15 +216,13 @@ def content_of_record(record: Any, scope: str, attributes: Mapping[str, Any]) ->
         return None
     body = attributes_of_pairs([*record.body.kvlist_value.values]) if record.body.HasField("kvlist_value") else None
     text = record.body.string_value
-    event = _event_of(record.event_name, scope, attributes, text if body is None else body)
-    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
+    return _content_of(ids, scope, record.event_name, attributes, text if body is None else body)
 
 
 def content_of_sdk_record(record: Any, scope: str) -> ContentRecord | None:
     """Return the content in a log record of OpenTelemetry's SDK; None without content or span id."""
     ids = record.trace_id or 0, record.span_id or 0
-    event = _event_of(record.event_name, scope, record.attributes or {}, record.body) if all(ids) else None
-    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
+    return _content_of(ids, scope, record.event_name, record.attributes or {}, record.body) if all(ids) else None
 
 
 def _memory_of(value: Any) -> int:
@@ -236,16 +232,22 @@ def _memory_of(value: Any) -> int:
     return getsizeof(value) + sum(map(_memory_of, parts))
 
 
-def _event_of(event_name: str | None, scope: str, attributes: Mapping[str, Any], body: Any) -> Event | None:
-    """Return the span event for a log record; None if it has no content."""
+def _content_of(
+    ids: tuple[int, int], scope: str, event_name: str | None, attributes: Mapping[str, Any], body: Any
+) -> ContentRecord | None:
     name = event_name or attributes.get(semconv.EVENT_NAME)
     pairs = body if isinstance(body, Mapping) else {}
-    if name == semconv.DETAILS_EVENT:
-        return semconv.DETAILS_EVENT, {**attributes, **pairs}
-    if name in _MESSAGES:
-        return str(name), {**attributes, semconv.EVENT_CONTENT: body} if body else attributes
     sides = {side: pairs[side] for side in semconv.BODY_SIDES if isinstance(pairs.get(side), Mapping)}
-    return (semconv.DETAILS_EVENT, sides) if name == scope and sides else None
+    event: Event
+    if name == semconv.DETAILS_EVENT:
+        event = semconv.DETAILS_EVENT, {**attributes, **pairs}
+    elif name in _MESSAGES:
+        event = str(name), {**attributes, semconv.EVENT_CONTENT: body} if body else attributes
+    elif name == scope and sides:
+        event = semconv.DETAILS_EVENT, sides
+    else:
+        return None
+    return ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
 
 
 def event_bytes(event: Event) -> bytes:

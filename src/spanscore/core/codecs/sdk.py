@@ -121,6 +121,17 @@ def attributes_under(prefix: str, attributes: Mapping[str, Any]) -> dict[str, An
     return {key: attributes[name] for key, name in names_under(prefix, attributes)}
 
 
+def fields_of(readable: ReadableSpan) -> dict[str, Any]:
+    """Return the arguments with which ``ReadableSpan`` creates a copy of an ended span."""
+    return {"context": readable.get_span_context()} | {name: getattr(readable, name) for name in _FIELDS}
+
+
+_FIELDS = (
+    *("name", "parent", "resource", "attributes", "events", "links", "kind", "status", "start_time", "end_time"),
+    "instrumentation_scope",
+)
+
+
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
     """Return the same ended span with additional attributes. No attribute of the span is displaced, whatever its limits are."""
     return _WithAttributes(readable, attributes)
@@ -130,20 +141,7 @@ class _WithAttributes(ReadableSpan):
     """A copy of a span by its public parts, with the numbers of dropped items, which the constructor does not accept."""
 
     def __init__(self, original: ReadableSpan, attributes: Mapping[str, Any]) -> None:
-        super().__init__(
-            name=original.name,
-            context=original.get_span_context(),
-            parent=original.parent,
-            resource=original.resource,
-            attributes={**attributes_of(original), **attributes},
-            events=original.events,
-            links=original.links,
-            kind=original.kind,
-            status=original.status,
-            start_time=original.start_time,
-            end_time=original.end_time,
-            instrumentation_scope=original.instrumentation_scope,
-        )
+        super().__init__(**fields_of(original) | {"attributes": {**attributes_of(original), **attributes}})
         self._instrumentation_info = getattr(original, "_instrumentation_info", None)  # the property is deprecated
         self._original = original
 
@@ -176,25 +174,14 @@ def without_texts(readable: ReadableSpan) -> ReadableSpan:
         if not semconv.is_content(name)
         and (isinstance(value, int | float) or name in _WITHOUT_QUOTATION or name.startswith(own_prefixes))
     }
+    links, status = [Link(link.context) for link in readable.links], Status(readable.status.status_code)
     return ReadableSpan(
-        name=readable.name,
-        context=readable.get_span_context(),
-        parent=readable.parent,
-        resource=readable.resource,
-        attributes=attributes,
-        links=[Link(link.context) for link in readable.links],
-        kind=readable.kind,
-        status=Status(readable.status.status_code),
-        start_time=readable.start_time,
-        end_time=readable.end_time,
-        instrumentation_scope=readable.instrumentation_scope,
+        **fields_of(readable) | {"attributes": attributes, "events": (), "links": links, "status": status}
     )
 
 
 def encode_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes in a form that a span accepts: content as text or JSON text. Values that OTLP cannot represent are
-    left out.
-    """
+    """Return attributes as a span accepts them: content as text or JSON text, without values that OTLP cannot represent."""
     present = [(name, value) for name, value in attributes.items() if value is not None]
     return {safe_text(name): encoded for name, value in present if (encoded := _encode(name, value)) is not None}
 
@@ -223,8 +210,12 @@ def parse_content(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> d
     for name, value in wire.items():
         if name in unread and type(value) is str and value.startswith("["):
             content[name] = _unread(UnreadContent, (value, from_wire))
-        elif semconv.is_content(name):
-            content[name] = _structure(name, value)
+        elif not semconv.is_content(name):
+            continue
+        elif isinstance(value, str):
+            content[name] = value if _is_text(name) else from_wire(value)
+        else:  # the SDK stores structured values as tuples and its own mappings
+            content[name] = jsonable(_lists(value))
     return content
 
 
@@ -236,12 +227,6 @@ def _encode(name: str, value: Any) -> Any:
     if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
         return safe_text(value)
     return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
-
-
-def _structure(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return jsonable(_lists(value))  # the SDK stores structured values as tuples and its own mappings
-    return value if _is_text(name) else from_wire(value)
 
 
 def _is_text(name: str) -> bool:

@@ -70,7 +70,11 @@ def unfold_dump(value: Any, depth: int = MAX_DEPTH) -> Any:
     if kind is list:
         return [unfold_dump(inner, depth - 1) for inner in value]
     fields = _message_fields(value)
-    return _unfold_dict(value, depth) if fields is None else _message(fields)
+    if fields is None:
+        return _unfold_dict(value, depth)
+    role, listed = _role(fields), fields.get("tool_calls")
+    calls = [call for call in listed if type(call) is dict] if type(listed) is list else None
+    return langchain_message(role, fields, fields.get("content"), calls, is_human=role == USER)
 
 
 def _unfold_dict(value: dict[str, Any], depth: int) -> Any:
@@ -134,8 +138,8 @@ def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
     """Return a tool's output, the documents in its artifact (without one, in the output), and the id of the call."""
     fields = _message_fields(value) if type(value) is dict else None
     if fields is not None and _role(fields) == TOOL:
-        documents = documents_of(unfold_dump(fields.get("artifact")))
-        return join_text_blocks(fields.get("content")), documents, _text(fields, "tool_call_id")
+        documents, identity = documents_of(unfold_dump(fields.get("artifact"))), fields.get("tool_call_id")
+        return join_text_blocks(fields.get("content")), documents, identity if type(identity) is str else None
     if type(value) is dict and value.keys() == _COMMAND:
         return _command_answer(value)
     output = unfold_dump(value)
@@ -188,17 +192,6 @@ def _role(fields: Mapping[str, Any]) -> str:
     kind = next((kind.removesuffix(suffix) for suffix in _SUFFIXES if kind.endswith(suffix)), kind).lower()
     role = fields.get("role")
     return role_of(kind) or (role if type(role) is str else kind)
-
-
-def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    role, listed = _role(fields), fields.get("tool_calls")
-    calls = [call for call in listed if type(call) is dict] if type(listed) is list else None
-    return langchain_message(role, fields, fields.get("content"), calls, is_human=role == USER)
-
-
-def _text(fields: Mapping[str, Any], key: str) -> str | None:
-    value = fields.get(key)
-    return value if type(value) is str else None
 
 
 def _unfold_constructor(value: Mapping[str, Any], depth: int) -> Any:
@@ -543,15 +536,12 @@ def _messages_in(text: str) -> Any:
 
 
 def _literal(name: str, text: str) -> Any:
-    """Read a list or dict of JSON or Python from a cell, or raise SampleError.
-
-    The printed form of a NumPy array, ``['a' 'b']``, is rejected, because Python would read its two texts as one.
-    """
+    """Read a list or dict of JSON or Python from a cell, or raise SampleError."""
     try:
         return json_in(text)
     except ValueError:
         pass
-    try:
+    try:  # Python would read the two texts of a printed NumPy array, ``['a' 'b']``, as one
         if not _has_neighbouring_texts(text):
             return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):

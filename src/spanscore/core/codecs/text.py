@@ -1,6 +1,4 @@
-"""Converts any value to JSON and to the text of a span attribute, and back; finds the script of a text; reads
-``Retry-After``.
-"""
+"""Converts any value to JSON and to the text of a span attribute, and back; finds a text's script; reads ``Retry-After``."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ MAX_CHARS = 4_000_000
 """Maximum number of characters of a value; further text is cut. No model has so large a context."""
 _WIRE_INT_BITS = 63
 _decoder = json.JSONDecoder(parse_constant=str)
-"""One decoder, because ``json.loads`` with an argument creates one per call, which takes longer than a message of 700
-characters.
-"""
+"""One decoder: ``json.loads`` with an argument creates one per call, which takes longer than a message of 700 characters."""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """One encoder, because ``json.dumps`` with arguments creates one per call."""
 _CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
@@ -129,7 +125,6 @@ def jsonable(value: Any, unfold: Mapping[type, Unfold] | None = None, *, within:
     method of an unknown object is called.
 
     Args:
-        value: any value.
         unfold: type → function that unfolds its values, and those of subclasses.
         within: number of levels above the value, by which the maximum depth is less.
     """
@@ -231,18 +226,15 @@ class _Rendering:
         if kind is str:
             return self.text(value)
         try:
-            return self._structure(value, kind, depth)
+            if kind in _OFTEN:  # fast path: other classes need a walk of their bases
+                return _PLAIN[kind](self, value, depth)
+            unfold = nearest(self._unfold, kind)
+            if unfold is not None and depth > 0:
+                return self.render(unfold(value), depth - 1)
+            plain = nearest(_PLAIN, kind)
+            return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
         except Exception:  # noqa: BLE001 - a half-built foreign object must not lose its neighbours
             return {"type": class_name(kind)}
-
-    def _structure(self, value: Any, kind: type, depth: int) -> Any:
-        if kind in _OFTEN:  # fast path: other classes need a walk of their bases
-            return _PLAIN[kind](self, value, depth)
-        unfold = nearest(self._unfold, kind)
-        if unfold is not None and depth > 0:
-            return self.render(unfold(value), depth - 1)
-        plain = nearest(_PLAIN, kind)
-        return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
     def text(self, value: str, depth: int = 0) -> str:
         if type(value) is str and len(value) <= self._chars and value.isascii():  # most texts are

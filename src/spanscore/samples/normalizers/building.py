@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from spanscore import semconv
@@ -93,17 +94,6 @@ def value_of(text: Any) -> Any:
         return jsonable(value)
     message = _PRINTED_MESSAGE_DICT.match(text)
     return text if message is None else {"role": message[1], "content": _printed_text(message[2])}
-
-
-def printed_messages(text: str) -> list[tuple[str, str]] | None:
-    """Return role and text of each LangChain message in a printed list; None for other texts.
-
-    A message with an unreadable text is left out.
-    """
-    if not _PRINTED_MESSAGES.match(text):
-        return None
-    matches = [(role.lower(), _literal(printed)) for role, printed in _PRINTED_MESSAGE.findall(text)]
-    return [(role, content) for role, content in matches if isinstance(content, str)]
 
 
 def _printed_text(printed: str) -> str:
@@ -201,13 +191,15 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
 
 def _messages_in(prompt: str) -> list[dict[str, Any]]:
     """Return the messages of a prompt in one text: printed messages, messages separated by role, or one user message."""
-    texts = printed_messages(prompt)
-    if texts is None:
-        pieces = _BY_ROLE.split(prompt)
-        texts = list(zip(pieces[1::2], pieces[2::2], strict=True)) if not pieces[0] else None
-    if texts is not None:
-        return [make_message(role, text.removeprefix(_TEXT_BLOCK)) for role, text in texts]
-    return [] if is_cut(prompt) else messages_from(prompt, loose=True)
+    pieces = _BY_ROLE.split(prompt)
+    if _PRINTED_MESSAGES.match(prompt):  # a message with an unreadable text is left out
+        printed = [(role.lower(), _literal(text)) for role, text in _PRINTED_MESSAGE.findall(prompt)]
+        texts = [(role, text) for role, text in printed if isinstance(text, str)]
+    elif not pieces[0]:
+        texts = list(zip(pieces[1::2], pieces[2::2], strict=True))
+    else:
+        return [] if is_cut(prompt) else messages_from(prompt, loose=True)
+    return [make_message(role, text.removeprefix(_TEXT_BLOCK)) for role, text in texts]
 
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -311,7 +303,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
 
 Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Function from raw attributes with content to content attributes of the GenAI conventions."""
-_NAMES: Final[Mapping[str, str]] = {
+_NAMES: Final[Mapping[str | None, str]] = {
     semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
@@ -332,6 +324,11 @@ class AttributeLookup(Protocol):
 
     def __contains__(self, name: str, /) -> bool:
         """Return whether the attribute exists."""
+
+
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Return the dicts among the items of a list; ``[]`` for other values."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def raw_attributes(span: SpanData) -> Mapping[str, Any]:
@@ -355,7 +352,7 @@ def in_genai_names(
     render: Render,
     *,
     no_content: NoContent | None,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
     tools: Any = None,
 ) -> SpanData:
     """Return the span with these attributes and no others.
@@ -366,7 +363,7 @@ def in_genai_names(
         raw_content: raw attributes with content. Cut JSON is left out, and the span is marked; a tool's is kept.
         render: makes content from ``raw_content``, once, on first need.
         no_content: reason for missing content if ``raw_content`` is empty; None for a span that never has content.
-        metadata: the run's metadata, which are added to the span's; None without metadata. The feedback key is added, too.
+        metadata: the run's metadata, which are added to the span's. The feedback key is added, too.
         tools: definitions of tools in the form of their writer, parsed when a metric reads them; None without definitions. They
             are left out if there is no other content.
     """
@@ -378,17 +375,13 @@ def in_genai_names(
         raw_content = {name: value for name, value in raw_content.items() if name not in cut}
         attributes[semconv.CONTENT_CUT] = True
         no_content = CUT
-    attributes |= _definitions(tools, raw_content)
+    if tools is not None and raw_content:
+        attributes[semconv.TOOL_DEFINITIONS] = tools
     content = partial(render_content, render, dict(raw_content)) if raw_content else None
-    merged = {**span.metadata, **(metadata or {})}
+    merged = {**span.metadata, **metadata}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         merged[semconv.FEEDBACK_METADATA] = key
     return span.with_content(Attributes(attributes, content), merged, None if raw_content else no_content)
-
-
-def _definitions(tools: Any, raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attribute with the definitions of tools; empty without definitions, or if the span has no content."""
-    return {semconv.TOOL_DEFINITIONS: tools} if tools is not None and raw_content else {}
 
 
 def _interruption(span: SpanData) -> Mapping[str, Any]:
@@ -406,7 +399,7 @@ def rename_attributes(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]
     return {name: next((raw[other] for other in others if other in raw), None) for name, others in names.items()}
 
 
-def name_attribute(operation: str, name: str) -> dict[str, Any]:
+def name_attribute(operation: str | None, name: str) -> dict[str, Any]:
     """Return the attribute for the name of an operation's object; empty for operations without a name."""
     return {_NAMES[operation]: name} if operation in _NAMES else {}
 

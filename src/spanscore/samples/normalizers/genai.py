@@ -30,6 +30,7 @@ from spanscore.samples.normalizers.building import (
     answers_in,
     content_of,
     conversation_of,
+    dicts_in,
     in_genai_names,
     json_at,
     make_message,
@@ -155,15 +156,13 @@ def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> Span
     tools = raw_content.pop(semconv.TOOL_DEFINITIONS, raw.get(semconv.MODEL_REQUEST_PARAMETERS))
     if tools is None and names.functions:
         tools = positions({name: raw[name] for name in names.functions}, semconv.REQUEST_FUNCTIONS)
-    return in_genai_names(span, plain, raw_content, render, no_content=reason, metadata=metadata or None, tools=tools)
+    return in_genai_names(span, plain, raw_content, render, no_content=reason, metadata=metadata, tools=tools)
 
 
 def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
-    """Return whether a span without an operation is a model's call.
-
-    A call has a request type, a model with token counts, or content. Spans of speech, images and files are no calls,
-    and neither are spans that only group other spans.
-    """
+    """Return whether a span without an operation is a model's call."""
+    # A call has a request type, a model with token counts, or content. Spans of speech, images and files are no calls, and
+    # neither are spans that only group other spans.
     if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _OUTPUT_TOKENS)):
         return True
     return bool(_content_attributes(raw, _NAMES[(*raw,)].newest, span.events))
@@ -285,8 +284,8 @@ def _no_content() -> NoContent:
 def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool's arguments and result; Strands writes them as messages of one part."""
     content = _conventional(raw_content)
-    messages = (message for name in _MESSAGE_SIDES for message in _listed(content.get(name)))
-    parts = [part for message in messages for part in _listed(message.get("parts"))]
+    messages = (message for name in _MESSAGE_SIDES for message in dicts_in(content.get(name)))
+    parts = [part for message in messages for part in dicts_in(message.get("parts"))]
     attributes = {
         semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
         semconv.TOOL_CALL_RESULT: next(
@@ -294,10 +293,6 @@ def _tool(raw_content: Mapping[str, Any]) -> Mapping[str, Any]:
         ),
     }
     return {**attributes, **content} if content else _older_tool(raw_content)
-
-
-def _listed(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 _MESSAGE_SIDES: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
@@ -309,11 +304,7 @@ def _conventional_or(older: Render) -> Render:
 
 
 def _conventional(raw_content: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
-    """Return content under the conventions' own names, messages as lists.
-
-    Args:
-        unread: names whose lists are parsed only when they are read.
-    """
+    """Return content under the conventions' own names. Lists under ``unread`` names are parsed only when they are read."""
     content = parse_content(raw_content, unread=unread)
     if len(content) < len(raw_content) and (variables := attributes_under(semconv.PROMPT_VARIABLE, raw_content)):
         # ``parse_content`` leaves out prompt variables, which are flat attributes; together they become the input value.

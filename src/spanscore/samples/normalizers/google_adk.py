@@ -10,6 +10,7 @@ from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts_of, role
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
+    dicts_in,
     in_genai_names,
     json_at,
     plain_attributes,
@@ -83,8 +84,7 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: tool_content(_A
 
 def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:
     """Return Gemini's contents, ``{"role": "model", "parts": [{"text"} | {"function_call"} | {"function_response"}]}``."""
-    listed = [item for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
-    return [_message(item, speaker) for item in listed if isinstance(item.get("parts"), list)]
+    return [_message(item, speaker) for item in dicts_in(contents) if isinstance(item.get("parts"), list)]
 
 
 def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:

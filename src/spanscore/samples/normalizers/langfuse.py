@@ -15,6 +15,7 @@ from spanscore.samples.normalizers.building import (
     parse_structure,
     plain_attributes,
     raw_attributes,
+    rename_attributes,
 )
 
 _SCOPE: Final = "langfuse-sdk"
@@ -33,6 +34,10 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "guardrail": semconv.EVALUATION,  # neither is read, because they have no question and answer of the application
 }
 """Type of an observation → operation; any other type, or none, becomes ``invoke_workflow``."""
+_USAGE: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.USAGE_INPUT_TOKENS: ("input", "prompt_tokens"),
+    semconv.USAGE_OUTPUT_TOKENS: ("output", "completion_tokens"),
+}
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (langfuse)",
     "the Langfuse SDK leaves it out: set capture_input and capture_output of @observe, or"
@@ -61,7 +66,9 @@ class Langfuse:
             operation, span.name
         )
         if operation == semconv.CHAT:
-            plain |= _model_and_usage(raw)
+            counts = parse_structure(raw.get(f"{_OBSERVATION}usage_details"))
+            plain |= rename_attributes(counts if isinstance(counts, dict) else {}, _USAGE)
+            plain[semconv.REQUEST_MODEL] = raw.get(f"{_OBSERVATION}model.name")
         raw_content = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(
             span,
@@ -75,13 +82,3 @@ class Langfuse:
 
 def _first(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
     return parse_structure(next((raw_content[name] for name in names if name in raw_content), None))
-
-
-def _model_and_usage(raw: Mapping[str, Any]) -> dict[str, Any]:
-    counted = parse_structure(raw.get(f"{_OBSERVATION}usage_details"))
-    counts = counted if isinstance(counted, dict) else {}
-    return {
-        semconv.REQUEST_MODEL: raw.get(f"{_OBSERVATION}model.name"),
-        semconv.USAGE_INPUT_TOKENS: counts.get("input", counts.get("prompt_tokens")),
-        semconv.USAGE_OUTPUT_TOKENS: counts.get("output", counts.get("completion_tokens")),
-    }

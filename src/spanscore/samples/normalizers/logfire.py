@@ -130,10 +130,7 @@ def is_streamed_request(attributes: AttributeLookup) -> bool:
 
 
 def _operation_of_old_span(span: SpanData, raw: Mapping[str, Any]) -> str:
-    """Return the operation of a span of an older Logfire, which has no operation attribute.
-
-    It is ``_NOT_READ`` unless the span is an agent run or a request for text.
-    """
+    """Return the operation of a span of an older Logfire: ``_NOT_READ`` unless it is an agent run or a request for text."""
     if _ALL_EVENTS in raw:
         return semconv.INVOKE_AGENT
     return semconv.CHAT if _EVENTS in raw or span.name.startswith(_CALLS) else _NOT_READ

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from spanscore import semconv
 from spanscore.core.span import NoContent, SpanData
@@ -14,6 +14,7 @@ from spanscore.samples.normalizers.building import (
     name_attribute,
     plain_attributes,
     raw_attributes,
+    rename_attributes,
 )
 
 TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
@@ -29,6 +30,10 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "RERANKER": semconv.RERANK,
 }
 """Type → operation; any other type, or none, becomes ``invoke_workflow``. An evaluator's span is not read."""
+_USAGE: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.USAGE_INPUT_TOKENS: ("input_tokens",),
+    semconv.USAGE_OUTPUT_TOKENS: ("output_tokens",),
+}
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (mlflow)",
     "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
@@ -54,7 +59,9 @@ class MLflow:
             operation, span.name
         )
         if operation == semconv.CHAT:
-            plain |= _model_and_usage(raw)
+            counts = json_at(raw, "mlflow.chat.tokenUsage")
+            plain |= rename_attributes(counts if isinstance(counts, dict) else {}, _USAGE)
+            plain[semconv.REQUEST_MODEL] = json_at(raw, "mlflow.llm.model")
         raw_content = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(
             span,
@@ -64,13 +71,3 @@ class MLflow:
             no_content=_NO_CONTENT,
             tools=raw.get("mlflow.chat.tools"),
         )
-
-
-def _model_and_usage(raw: Mapping[str, Any]) -> dict[str, Any]:
-    counted = json_at(raw, "mlflow.chat.tokenUsage")
-    counts = counted if isinstance(counted, dict) else {}
-    return {
-        semconv.REQUEST_MODEL: json_at(raw, "mlflow.llm.model"),
-        semconv.USAGE_INPUT_TOKENS: counts.get("input_tokens"),
-        semconv.USAGE_OUTPUT_TOKENS: counts.get("output_tokens"),
-    }

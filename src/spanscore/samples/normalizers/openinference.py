@@ -98,7 +98,8 @@ class OpenInference:
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = raw_attributes(span)
-        metadata = _metadata(raw)
+        stored_metadata = json_at(raw, semconv.OPENINFERENCE_METADATA)
+        metadata: Mapping[str, Any] = stored_metadata if isinstance(stored_metadata, dict) else {}
         operation = _operation(span, raw, metadata)
         prefixes = _CONTENT_PREFIXES_OF.get(operation, ())
         raw_content = {
@@ -128,11 +129,6 @@ def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> 
     return not (scope == _LLAMA_INDEX and isinstance(output, str) and _OBJECT.match(output))
 
 
-def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = json_at(raw, semconv.OPENINFERENCE_METADATA)
-    return metadata if isinstance(metadata, dict) else {}
-
-
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     kind = str(raw.get(semconv.OPENINFERENCE_KIND)).upper()
     operation = OPERATIONS.get(kind, semconv.INVOKE_WORKFLOW)
@@ -147,7 +143,9 @@ def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: 
     plain = plain_attributes(raw, operation, metadata) | rename_attributes(raw, _RENAMED)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
-        plain[semconv.TOOL_CALL_ID] = _call_id(raw)
+        call_id = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
+        # LangChain has the id of the call in the answer only.
+        plain[semconv.TOOL_CALL_ID] = call_id_in(raw.get(semconv.OUTPUT_VALUE)) if call_id is None else call_id
     elif operation == semconv.INVOKE_AGENT:
         plain[semconv.AGENT_NAME] = raw.get(semconv.OPENINFERENCE_AGENT) or span.name
     elif operation == semconv.INVOKE_WORKFLOW:
@@ -159,17 +157,8 @@ def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: 
     return plain
 
 
-def _call_id(raw: Mapping[str, Any]) -> Any:
-    """Return the id of the call that a tool answers; LangChain has it in the answer only."""
-    call_id = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
-    return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if call_id is None else call_id
-
-
 def _value(raw_content: Mapping[str, Any], name: str, mime_type: str) -> Any:
-    """Return an input or output: parsed if its mime type is JSON or it is a printed Python dict or list of dicts.
-
-    Any other value is a text, even ``5`` or ``true``.
-    """
+    """Return an input or output: parsed if it is JSON by its mime type, or a printed Python dict; else a text, even ``5``."""
     value = raw_content.get(name)
     if isinstance(value, str) and "json" in str(raw_content.get(mime_type)):
         value = from_wire(value)
@@ -194,26 +183,23 @@ def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
     """Remove the definitions of tools from a model's attributes and return them; None without any."""
     names = [name for name in raw_content if name.startswith(semconv.LLM_TOOLS)]
     flat = {name: raw_content.pop(name) for name in names}
-    return [_definition(fields) for fields in positions(flat, semconv.LLM_TOOLS)] or None
-
-
-def _definition(fields: Mapping[str, Any]) -> Any:
-    description = {"name": fields.get("tool.name"), "description": fields.get("tool.description")}
-    return fields.get("tool.json_schema", description)
+    definitions = []
+    for fields in positions(flat, semconv.LLM_TOOLS):
+        description = {"name": fields.get("tool.name"), "description": fields.get("tool.description")}
+        definitions.append(fields.get("tool.json_schema", description))
+    return definitions or None
 
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     # A dump by LangChain has message ids, by which earlier messages of the conversation are recognised.
     is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith('{"messages": [[')
     prompts = prompts_in(_input(raw_content)) if is_dump else []
-    prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None) or _prompts(raw_content)
+    prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None)
+    if not prompts:
+        texts = raw_content.get(semconv.LLM_PROMPTS)
+        prompts = prompts_in(list(texts) if isinstance(texts, (list, tuple)) else _input(raw_content))
     answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(raw_content))
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
-
-
-def _prompts(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    prompts = raw_content.get(semconv.LLM_PROMPTS)
-    return prompts_in(list(prompts) if isinstance(prompts, (list, tuple)) else _input(raw_content))
 
 
 def _flat_messages(raw_content: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
@@ -228,7 +214,13 @@ def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any]
         return None
     content = fields.get("message.content")
     blocks = [_block(block) for block in positions(fields, "message.contents.")]
-    calls = [_call(call) for call in positions(fields, "message.tool_calls.")]
+    calls = [
+        {
+            "id": call.get("tool_call.id"),
+            **{key: call.get(f"tool_call.function.{key}") for key in ("name", "arguments")},
+        }
+        for call in positions(fields, "message.tool_calls.")
+    ]
     if "message.function_call_name" in fields:
         arguments = fields.get("message.function_call_arguments_json")
         calls.append({"name": fields["message.function_call_name"], "arguments": arguments})
@@ -241,11 +233,6 @@ def _block(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "message_content.text" in fields:
         return {"type": kind if kind == "reasoning" else "text", "text": fields["message_content.text"]}
     return {"type": kind, "url": fields.get("message_content.image.image.url")}
-
-
-def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
-    name, arguments = fields.get("tool_call.function.name"), fields.get("tool_call.function.arguments")
-    return {"id": fields.get("tool_call.id"), "name": name, "arguments": arguments}
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from spanscore.samples.normalizers.building import (
     in_genai_names,
     is_langchain_agent,
     json_at,
+    name_attribute,
     plain_attributes,
     raw_attributes,
     value_of,
@@ -129,19 +130,13 @@ def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
 def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     plain = plain_attributes(raw, operation, metadata)
     plain.pop(semconv.AGENT_NAME, None)  # OpenLLMetry names every chain an agent
+    plain |= name_attribute(operation, _name(span, raw))
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
-        plain[semconv.TOOL_CALL_ID] = _call_id(raw)
-    elif operation == semconv.INVOKE_AGENT:
-        plain[semconv.AGENT_NAME] = _name(span, raw)
-    elif operation == semconv.INVOKE_WORKFLOW:
-        plain[semconv.WORKFLOW_NAME] = _name(span, raw)
+        # LangChain has the id of the call in the answer only.
+        ids = (identity for name in _OUTPUTS if (identity := call_id_in(raw.get(name))))
+        plain[semconv.TOOL_CALL_ID] = next(ids, raw.get(semconv.TOOL_CALL_ID))
     return plain
-
-
-def _call_id(raw: Mapping[str, Any]) -> Any:
-    """Return the id of the call that a tool answers; LangChain has it in the answer only."""
-    return next((found for name in _OUTPUTS if (found := call_id_in(raw.get(name)))), raw.get(semconv.TOOL_CALL_ID))
 
 
 def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:

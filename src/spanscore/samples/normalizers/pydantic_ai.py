@@ -11,6 +11,7 @@ from spanscore.core.codecs.text import as_text
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
+    dicts_in,
     in_genai_names,
     json_at,
     plain_attributes,
@@ -70,9 +71,7 @@ def _operation(span: SpanData) -> str | None:
         return operation
     if raw.keys() & {_ALL, _ALL_EVENTS, "agent_name"}:
         return semconv.INVOKE_AGENT
-    if raw.get(semconv.TOOL_NAME) is not None:
-        return semconv.EXECUTE_TOOL
-    return None
+    return None if raw.get(semconv.TOOL_NAME) is None else semconv.EXECUTE_TOOL
 
 
 def _agent(raw_content: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,12 +113,9 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.INVOKE_AGENT: _agent, semconv
 
 def _messages(value: Any) -> list[dict[str, Any]]:
     """Return messages of the conventions; an answer to a tool's call gets the tool's role instead of the user's."""
-    listed = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    messages = [item for item in listed if role_of(item.get("role"))]
+    messages = [item for item in dicts_in(value) if role_of(item.get("role"))]
     return [{**item, "role": TOOL} if _answers_calls(item) else item for item in messages]
 
 
 def _answers_calls(message: Mapping[str, Any]) -> bool:
-    parts = message.get("parts")
-    kinds = [part.get("type") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    return bool(kinds) and set(kinds) == {"tool_call_response"}
+    return {part.get("type") for part in dicts_in(message.get("parts"))} == {"tool_call_response"}

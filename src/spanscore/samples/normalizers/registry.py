@@ -5,7 +5,6 @@ A new normalizer is a file here, and a line in ``TRANSLATIONS``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -40,7 +39,6 @@ class NormalizerCounts(NamedTuple):
     """The counts of spans that one normalizer translated, without steps.
 
     Attributes:
-        spans: number of spans.
         without_content: number of spans without content.
         hint: advice for the latest span without content; empty without such a span.
         cut: number of spans with content that an attribute limit cut.
@@ -72,10 +70,7 @@ class SpanNormalizers:
         self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.signatures))
         self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
         self._prefixes = _prefixes(self._scopes)
-        self._spans: Counter[str] = Counter()
-        self._without_content: Counter[str] = Counter()
-        self._cut: Counter[str] = Counter()
-        self._hints: dict[str, str] = {}
+        self._counts: dict[str, NormalizerCounts] = {}
 
     def names_scope(self, scope: str) -> bool:
         """Return whether a normalizer names an instrumentation scope. Pure, so results may be cached by scope."""
@@ -104,7 +99,11 @@ class SpanNormalizers:
             return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())
         if operation != semconv.EXECUTE_TASK:
             self._count(translation.name, translated)
-        return translated if self.keeps_tools else _without_tools(translated)
+        attributes = translated.attributes
+        if self.keeps_tools or not isinstance(attributes, Attributes):
+            return translated
+        kept = attributes.without_tools()
+        return translated if kept is attributes else replace(translated, attributes=kept)
 
     def normalizer_of(self, span: SpanData) -> str | None:
         """Return the name of the normalizer that ``translate`` uses for a span; None if no normalizer claims it."""
@@ -123,20 +122,18 @@ class SpanNormalizers:
         return None if pair is None else (pair[0], with_body(pair[1], span.events))
 
     def _count(self, name: str, span: SpanData) -> None:
-        no_content = span.no_content
-        if no_content is not None and no_content is not CUT:
-            self._without_content[name] += 1
-            self._hints[name] = no_content.hint
-        if span.attributes.get(semconv.CONTENT_CUT):
-            self._cut[name] += 1
-        self._spans[name] += 1
+        counts = self._counts.get(name, NormalizerCounts(0, 0))
+        no_content = None if span.no_content is CUT else span.no_content
+        self._counts[name] = NormalizerCounts(
+            counts.spans + 1,
+            counts.without_content + (no_content is not None),
+            counts.hint if no_content is None else no_content.hint,
+            counts.cut + bool(span.attributes.get(semconv.CONTENT_CUT)),
+        )
 
     def counted(self) -> Mapping[str, NormalizerCounts]:
         """Return the counts of each normalizer that read a span. Thread-safe."""
-        return {
-            name: NormalizerCounts(spans, self._without_content[name], self._hints.get(name, ""), self._cut[name])
-            for name, spans in self._spans.copy().items()
-        }
+        return self._counts.copy()
 
     def notes(self) -> list[str]:
         """Return the notes for ``status()`` on missing and cut content, with advice. Thread-safe."""
@@ -152,12 +149,6 @@ class SpanNormalizers:
             if counts.cut
         ]
         return missing + cut
-
-
-def _without_tools(span: SpanData) -> SpanData:
-    attributes = span.attributes
-    kept = attributes.without_tools() if isinstance(attributes, Attributes) else attributes
-    return span if kept is attributes else replace(span, attributes=kept)
 
 
 def _prefixes(scopes: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
+    dicts_in,
     in_genai_names,
     json_at,
     plain_attributes,
@@ -110,19 +111,13 @@ def _answer(raw_content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     text = next((raw_content[name] for name in _TEXT if name in raw_content), None)
     thought = raw_content.get(_REASONING)
     reasoning = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
-    answer_parts = [*reasoning, *parts_of(text), *_calls(raw_content)]
+    calls = [{**call, "type": "tool-call"} for call in dicts_in(json_at(raw_content, *_CALLED))]
+    answer_parts = [*reasoning, *parts_of(text), *parts_of(calls)]
     return [{"role": ASSISTANT, "parts": answer_parts}] if answer_parts or text is not None else None
 
 
-def _calls(raw_content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    called = json_at(raw_content, *_CALLED)
-    listed = called if isinstance(called, list) else []
-    return parts_of([{**call, "type": "tool-call"} for call in listed if isinstance(call, dict)])
-
-
 def _messages(value: Any) -> list[dict[str, Any]]:
-    listed = value if isinstance(value, list) else []
-    return [message for item in listed if isinstance(item, dict) for message in _message(item)]
+    return [message for item in dicts_in(value) for message in _message(item)]
 
 
 def _message(values: Mapping[str, Any]) -> list[dict[str, Any]]:

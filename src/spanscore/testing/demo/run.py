@@ -29,6 +29,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from spanscore import semconv
 from spanscore.config import Capture, Outputs, Rule, RuleCondition, Sampling
+from spanscore.core.codecs.sdk import fields_of
 from spanscore.core.context import references, set_inside
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
@@ -117,13 +118,9 @@ def requests(count: int, seed: int) -> Iterator[Request]:
         is_off_subject = position == cycle - 1 and rng.random() < _OFF_SUBJECT_SHARE
         question = rng.choice(OFF_SUBJECT if is_off_subject else QUESTIONS)
         thread = None if position < _CHAIN_RUNS else f"conversation-{(number - 1) // cycle + 1}"
-        yield Request(number, stretch_of(number, count), question, thread)
-
-
-def stretch_of(number: int, count: int) -> Stretch:
-    """Return the stretch of request ``number`` (from 1) of ``count``."""
-    share = (number - 1) / count
-    return "before" if share < _BREAKS_AT else "during" if share < _MENDED_AT else "after"
+        share = (number - 1) / count
+        stretch: Stretch = "before" if share < _BREAKS_AT else "during" if share < _MENDED_AT else "after"
+        yield Request(number, stretch, question, thread)
 
 
 # The speed of a demo differs from run to run, and so would reports by real time. Therefore the number of a request decides its
@@ -163,21 +160,11 @@ def _trace_id(span: ReadableSpan) -> int:
 
 
 def _move(span: ReadableSpan, by_ns: int) -> ReadableSpan:
-    start, end = span.start_time, span.end_time
-    return ReadableSpan(
-        name=span.name,
-        context=span.get_span_context(),
-        parent=span.parent,
-        resource=span.resource,
-        attributes=span.attributes,
-        events=[Event(event.name, event.attributes, event.timestamp + by_ns) for event in span.events],
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=None if start is None else start + by_ns,
-        end_time=None if end is None else end + by_ns,
-        instrumentation_scope=span.instrumentation_scope,
-    )
+    moved = {
+        name: time_ns + by_ns for name in ("start_time", "end_time") if (time_ns := getattr(span, name)) is not None
+    }
+    events = [Event(event.name, event.attributes, event.timestamp + by_ns) for event in span.events]
+    return ReadableSpan(**fields_of(span) | moved | {"events": events})
 
 
 SERVICE = "spanscore-demo"
@@ -362,7 +349,6 @@ class Played:
     """The results of a demo.
 
     Attributes:
-        options: the options of the demo.
         asked: number of requests; fewer than planned after an interruption.
         interrupted: whether Ctrl-C ended it.
         spans: all exported spans in the order of their ends; without ``seconds`` their times are moved.
