@@ -60,8 +60,8 @@ def test_a_root_is_kept_for_each_sampler_that_may_decide_on_it() -> None:
     sampler = SamplerInForce(none)
 
     sampler.use(none, [every])
-    kept = sampler.could_sample(facts(1)), sampler.preview_trace((1).to_bytes(16))
+    kept = sampler.could_sample(facts(1)), sampler.could_sample_trace((1).to_bytes(16))
     sampler.use(none)
 
     assert kept == (True, True)
-    assert (sampler.could_sample(facts(1)), sampler.preview_trace((1).to_bytes(16))) == (False, False)
+    assert (sampler.could_sample(facts(1)), sampler.could_sample_trace((1).to_bytes(16))) == (False, False)

@@ -153,11 +153,13 @@ def test_may_never_rules_out_what_decide_takes():
 def test_what_is_foreseen_of_a_traces_first_span_is_what_may_says():
     sampler = RateSampler({"a": 0.05, "b": 0.2})
 
-    said = [(sampler.preview_trace(t.to_bytes(16)), sampler.could_sample(facts(t))) for t in trace_ids(500)]
+    said = [(sampler.could_sample_trace(t.to_bytes(16)), sampler.could_sample(facts(t))) for t in trace_ids(500)]
 
     assert all(foreseen is may for foreseen, may in said)
     assert {may for _, may in said} == {True, False}
-    assert RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow", when=EVERY)]).preview_trace(bytes(16)) is None
+    assert (
+        RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow", when=EVERY)]).could_sample_trace(bytes(16)) is None
+    )
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])

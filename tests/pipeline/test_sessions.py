@@ -47,7 +47,7 @@ def test_a_unit_may_be_scored_where_its_session_is_wanted_or_is_not_known_yet() 
 def test_what_a_traces_ids_alone_decide_is_not_said_while_a_metric_scores_sessions() -> None:
     trace_id = (1).to_bytes(16)
 
-    assert (sampler().preview_trace(trace_id), sampler(0.0).preview_trace(trace_id)) == (None, False)
+    assert (sampler().could_sample_trace(trace_id), sampler(0.0).could_sample_trace(trace_id)) == (None, False)
 
 
 def test_the_probability_is_the_rates_and_upstream_has_no_part_in_it() -> None:

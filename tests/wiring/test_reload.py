@@ -590,4 +590,4 @@ def test_receivers_call_the_samplers_own_functions(file: Path) -> None:
         line = pipeline_of(scorer)
 
         assert line.intake.sampler.could_sample == line.sampler.could_sample
-        assert line.intake.sampler.preview_trace == line.sampler.preview_trace
+        assert line.intake.sampler.could_sample_trace == line.sampler.could_sample_trace

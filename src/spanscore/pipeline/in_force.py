@@ -64,11 +64,15 @@ class SamplerInForce:
 
     def use(self, sampler: RateSampler, earlier: Collection[RateSampler] = ()) -> None:
         """Use a sampler from now on; the ``earlier`` samplers still decide on open units. Thread-safe."""
-        self.could_sample, self.preview_trace, self.decide = sampler.could_sample, sampler.preview_trace, sampler.decide
+        self.could_sample, self.could_sample_trace, self.decide = (
+            sampler.could_sample,
+            sampler.could_sample_trace,
+            sampler.decide,
+        )
         samplers = dict.fromkeys([sampler, *earlier])
         if len(samplers) > 1:
             self.could_sample = lambda facts: any(each.could_sample(facts) for each in samplers)
-            self.preview_trace = lambda trace_id: _join(each.preview_trace(trace_id) for each in samplers)
+            self.could_sample_trace = lambda trace_id: _join(each.could_sample_trace(trace_id) for each in samplers)
 
 
 def _join(previews: Iterable[bool | None]) -> bool | None:

@@ -432,7 +432,7 @@ class RateSampler:
         draw = self._draw(facts)
         return draw.r >= draw.threshold_to_meet(self._recording_threshold(facts))
 
-    def preview_trace(self, trace_id: bytes) -> bool | None:
+    def could_sample_trace(self, trace_id: bytes) -> bool | None:
         """Return ``could_sample`` for the root of a trace without a trace state, from the 16 bytes of the trace id; None if it
         depends on other facts.
         """

@@ -94,7 +94,7 @@ class ReceiverSet:
         pipeline, reads_tools = self._pipeline, "tools" in self._pipeline.on_demand
         self._identity.versions = {name: metric.version for name, metric in pipeline.metrics.items()}
         if self.installation is not None:
-            self.installation.handler.forget_previews()
+            self.installation.handler.forget_drawn_ids()
             recorder: Any = self.installation.handler.receiver
             recorder.scores, recorder.tools = pipeline.max_score_attributes, reads_tools
         for receiver in (self.external, self.otlp):

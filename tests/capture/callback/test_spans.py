@@ -138,13 +138,13 @@ def test_a_tracer_that_is_switched_off_is_found_out_and_counted():
 
 def watch_draws(monkeypatch):
     """Return the trace ids of roots that are drawn ahead, as they come."""
-    drawn, preview = [], RateSampler.preview_trace
+    drawn, preview = [], RateSampler.could_sample_trace
 
     def watch(sampler, trace_id):
         drawn.append(int.from_bytes(trace_id))
         return preview(sampler, trace_id)
 
-    monkeypatch.setattr(RateSampler, "preview_trace", watch)
+    monkeypatch.setattr(RateSampler, "could_sample_trace", watch)
     return drawn
 
 

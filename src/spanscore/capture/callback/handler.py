@@ -124,10 +124,10 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._runs, self._roots = self.memory.runs, self.memory.roots
         self.forget = self.memory.forget
 
-    def forget_previews(self) -> None:
+    def forget_drawn_ids(self) -> None:
         """Forget the ids that were drawn ahead, because a sampler that is no longer in force decided on them."""
         if self.memory.spans is not None:
-            self.memory.spans.use_preview(self._sampler.preview_trace)
+            self.memory.spans.use_sampler(self._sampler.could_sample_trace)
 
     @property
     def is_recording(self) -> bool:
@@ -437,7 +437,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         spans = self.memory.spans
         if spans is None:
             self._ready()
-            spans = self.memory.spans = RunSpans(self._tracer(), self._sampler.preview_trace)
+            spans = self.memory.spans = RunSpans(self._tracer(), self._sampler.could_sample_trace)
         if own_metrics is None and not spans.decide(root, ambient):
             self._intake.reject(Outcome.TRACE_NOT_SAMPLED, self._conversation(root))
             return False

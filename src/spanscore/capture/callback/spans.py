@@ -246,11 +246,11 @@ class RunSpans:
 
     Attributes:
         tracer: tracer of the capture scope.
-        preview_trace: ``preview_trace`` of the sampler: whether a trace id may be sampled; None = the id does not decide it.
+        could_sample_trace: method of the sampler: whether a trace id may be sampled; None = the id does not decide it.
     """
 
     tracer: Tracer
-    preview_trace: Callable[[bytes], bool | None] = lambda _: None
+    could_sample_trace: Callable[[bytes], bool | None] = lambda _: None
 
     def __post_init__(self) -> None:
         self._factory = PresetSpanFactory.of(self.tracer)
@@ -300,15 +300,15 @@ class RunSpans:
         return True
 
     def draw_ahead(self) -> None:
-        """Draw the ids of a future root, and preview its sampling, so that no request waits for these 15 µs. Thread-safe."""
+        """Draw the ids of a future root, and whether it may be sampled, so that no request waits these 15 µs. Thread-safe."""
         drawn = self._drawn_ids
         if self._factory is not None and self._is_random and len(drawn) < _DRAWN_AHEAD:
             key = _new_key(self._factory)
-            drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
+            drawn.append((key, self.could_sample_trace(key.trace_id.to_bytes(16))))
 
-    def use_preview(self, preview_trace: Callable[[bytes], bool | None]) -> None:
+    def use_sampler(self, could_sample_trace: Callable[[bytes], bool | None]) -> None:
         """Use another function of a sampler, and drop the ids that were drawn ahead. Thread-safe."""
-        self.preview_trace = preview_trace
+        self.could_sample_trace = could_sample_trace
         self._drawn_ids = deque()  # another thread may still append to the old one
 
     def create_root(self, root: Root) -> bool:

@@ -165,7 +165,9 @@ class OtlpSpans:
         """Keep content from log records until its spans are read, for traces that may be scored. Thread-safe."""
         if not self._closed:
             self.logs.add(
-                record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
+                record
+                for record in records
+                if self._sampler.could_sample_trace(record.ids[0].to_bytes(16)) is not False
             )
 
     def classify_message(self, request: ParsedRequest) -> AcceptedRequest | None:
@@ -282,7 +284,7 @@ class OtlpSpans:
         """Return a root without its content if no rate would sample its unit; None if the spans of the unit are needed."""
         trace_id, _, parent_id, _, _, _, trace_state = root
         has_state = trace_state != b""
-        may = None if has_state or parent_id else self._sampler.preview_trace(trace_id)
+        may = None if has_state or parent_id else self._sampler.could_sample_trace(trace_id)
         if may is None:
             span = copy_span(body, root, origin)
             may = self._may_be_sampled(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
