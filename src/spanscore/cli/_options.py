@@ -93,7 +93,8 @@ def takes_options(options: type[T]) -> Callable[[Callable[[T], None]], Callable[
         def command(**values: Any) -> None:
             run(options(**values))
 
-        vars(command)["__signature__"] = signature(options, eval_str=True)  # typer reads the options from it
+        # typer reads the options from the signature
+        command.__signature__ = signature(options, eval_str=True)  # type: ignore[attr-defined]
         return command
 
     return decorate
