@@ -145,6 +145,17 @@ def test_standard_input_and_json_make_it_part_of_a_pipe() -> None:
     assert (found["samples"], found["metrics"]["exact_match"]["mean"]) == (1, 0.0)
 
 
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "samples"
+    os.mkfifo(pipe)
+    writer = subprocess.Popen([sys.executable, "-c", f"open({str(pipe)!r}, 'w').write({json.dumps(RECORD)!r})"])
+
+    result = ran(pipe, "-m", "exact_match", "--json")
+
+    assert writer.wait(20) == 0
+    assert json.loads(result.stdout)["samples"] == 1
+
+
 def test_a_second_run_pays_for_nothing_and_says_so(samples: Path, tmp_path: Path) -> None:
     out = tmp_path / "scores.csv"
     ran(samples, "-m", "faithfulness", "--out", out)

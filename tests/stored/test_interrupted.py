@@ -216,6 +216,15 @@ def test_a_file_that_is_gone_on_with_is_its_owners_alone_from_then_on(tmp_path: 
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_refused_file_is_free_for_the_next_replay(tmp_path: Path) -> None:
+    file = tmp_path / "scores.jsonl"
+    file.write_text("my notes, without an end of line")
+
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="is not a file of a replay"):
+            Journal(file)
+
+
 def test_two_replays_do_not_write_one_file(tmp_path: Path) -> None:
     file = tmp_path / "scores.jsonl"
     first = Journal(file)

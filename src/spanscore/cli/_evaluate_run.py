@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -346,8 +347,8 @@ def named_clocks() -> tuple[ProgressColumn, ...]:
 
 
 def _count_records(file: str, bounds: QualityBounds) -> int | None:
-    """Return the number of records; None for standard input, which can be read only once."""
-    if file == "-":
+    """Return the number of records; None for standard input and a pipe, which can be read only once."""
+    if file == "-" or Path(file).is_fifo():
         return None
     ids, bad = list[str | int | None](), list[BadRecord]()
     for record in read_samples(file):

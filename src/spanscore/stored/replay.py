@@ -78,7 +78,11 @@ class Journal(SpanExporter):
                 raise ConfigurationError(
                     f"{path} is being written by another replay: wait for it, or write another file"
                 )
-            self._file = _open_journal(path)
+            try:
+                self._file = _open_journal(path)
+            except BaseException:
+                self._lock.release()
+                raise
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self))
         # without these providers, the environment would choose exporters, which would export the spans
