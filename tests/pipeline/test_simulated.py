@@ -1,11 +1,14 @@
-"""A part of ``benchmarks/sessions.py``: counted conversations are complete, or marked incomplete."""
+"""Parts of ``benchmarks/``, played short: means of conversations, after complaints and under a budget are those of all traffic."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 import pytest
+from benchmarks.budget import Day, days, report
+from benchmarks.feedback import one_run
 from benchmarks.sessions import ANY, IDLE_MINUTES, ONE, conversations, false_alarms, found, of_five, turns
 from tests.pipeline.conversations import alone, table, turn
 
@@ -67,3 +70,37 @@ def test_what_is_simulated_of_conversations_of_five_is_what_the_table_tells() ->
 
     simulated, _ = next(conversations(good, at))
     assert result == pytest.approx(sorted(simulated))
+
+
+def test_judging_what_was_complained_of_does_not_move_the_mean_of_all() -> None:
+    runs = [one_run(seed, 10_000) for seed in range(20)]
+
+    assert abs(fmean(run.population for run in runs)) <= 0.009  # three standard errors; of all 400 runs .0007 ± .0005
+    assert fmean(run.naive - run.population for run in runs) < -0.01
+    assert abs(fmean(run.complained for run in runs) - 1) < 0.03
+
+
+@pytest.fixture(scope="module")
+def paced() -> list[Day]:
+    return [*days(5, scale=0.3)]
+
+
+def test_the_mean_of_a_day_is_that_of_all_its_units(paced: list[Day]) -> None:
+    assert abs(report(paced).bias) <= 0.01
+    assert report(paced).coverage >= 0.8
+
+
+def test_the_money_of_a_day_is_spent_and_no_window_takes_more_than_its_own(paced: list[Day]) -> None:
+    assert report(paced).spent >= 0.85
+    assert report(paced).worst_window <= 1.0
+
+
+def test_hardly_a_unit_is_lost_at_the_fence(paced: list[Day]) -> None:
+    assert sum(day.lost for day in paced) <= 0.02 * sum(day.scored for day in paced)
+
+
+def test_whoever_stops_when_the_money_is_spent_scores_the_good_ones() -> None:
+    stopped = report([*days(2, scale=0.3, paced=False)])
+
+    assert stopped.bias > 0.03
+    assert stopped.coverage == 0
