@@ -1,4 +1,4 @@
-"""Parts of ``benchmarks/``, played short: means of conversations, after complaints and under a budget are those of all traffic."""
+"""Parts of ``benchmarks/``, played short: means of conversations, of complaints and under a budget are true."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -45,27 +44,15 @@ def config(scorer, **more):
     return {"callbacks": [scorer.handler], **more}
 
 
-async def by_astream(chain, **kwargs):
-    return "".join([part async for part in chain.astream(QUESTION, **kwargs)])
-
-
-WAYS = {
-    "invoke": lambda chain, **kw: chain.invoke(QUESTION, **kw),
-    "ainvoke": lambda chain, **kw: asyncio.run(chain.ainvoke(QUESTION, **kw)),
-    "batch": lambda chain, **kw: chain.batch([QUESTION], **kw)[0],
-    "abatch": lambda chain, **kw: asyncio.run(chain.abatch([QUESTION], **kw))[0],
-    "stream": lambda chain, **kw: "".join(chain.stream(QUESTION, **kw)),
-    "astream": lambda chain, **kw: asyncio.run(by_astream(chain, **kw)),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_score_stands_on_the_span_of_its_run(way):
+def test_a_score_stands_on_the_span_of_its_run_and_nothing_is_remembered():
     with a_line() as (scorer, trace):
-        answer = WAYS[way](rag(), config=config(scorer))
+        answer = rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
+        line = pipeline_of(scorer)
+        remembered = scorer.handler.memory.remembered(), line.units.hold.in_flight, len(line.hold), len(line.assembler)
 
     (root,) = trace.roots
+    assert remembered == (0, {}, 0, 0)
     assert answer == ANSWER
     assert root.attributes["spanscore.score.grounded"] == 1.0
     assert root.attributes["spanscore.status"] == "scored"
@@ -100,21 +87,6 @@ def test_usage_and_conversation_stand_on_the_spans():
     (chat,) = trace.named("chat")
     assert (chat.attributes["gen_ai.usage.input_tokens"], chat.attributes["gen_ai.usage.output_tokens"]) == (11, 7)
     assert trace.roots[0].attributes["gen_ai.conversation.id"] == "s-1"
-
-
-def test_an_agent_tool_has_a_span():
-    @tool
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        return f"sunny in {city}"
-
-    chain = RunnableLambda(lambda _: weather.invoke({"city": "Paris"}))
-    with a_line(trace=(trace := a_trace())) as (scorer, _):
-        chain.invoke("go", config=config(scorer))
-        scorer.flush(5)
-
-    (span,) = trace.named("execute_tool")
-    assert (span.name, span.attributes["gen_ai.tool.name"]) == ("execute_tool weather", "weather")
 
 
 def test_two_chains_under_one_ambient_span_are_two_units():
@@ -218,7 +190,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failed_evaluation_has_no_value_and_says_why(fault):
     metric, outcome, error_type = FAULTS[fault]
-    with a_line(metric, Grounded(), limits=Limits(timeout=1.0)) as (scorer, trace):
+    with a_line(metric, Grounded(), limits=Limits(timeout=0.5)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -515,14 +487,6 @@ def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
     assert len(calls) <= 8  # four that hang, four that were begun before that was known
 
 
-def test_a_filter_leaves_samples_out():
-    with a_line(sample_filter=lambda sample: "Spain" in sample.user_input) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
-
-    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "filtered"
-
-
 def test_the_trace_of_a_run_can_be_found():
     runs = []
     with a_line() as (scorer, trace):
@@ -606,10 +570,12 @@ def test_flush_does_not_wait_for_new_traffic():
 
 
 def test_flush_says_when_it_could_not():
-    with a_line(Slow(3)) as (scorer, _):
+    go_on = threading.Event()
+    with a_line(Held(go_on)) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
 
         assert not scorer.flush(0.2)
+        go_on.set()
 
 
 def test_shutdown_releases_what_is_held_and_settles_the_rest():
@@ -639,49 +605,15 @@ def test_a_run_that_outlives_the_scorer_is_ended_at_its_shutdown():
     assert root.attributes["spanscore.outcome.grounded"] == "shutdown"
 
 
-def test_nothing_is_remembered_after_everything_has_ended():
-    with a_line() as (scorer, _):
-        for way in WAYS.values():
-            way(rag(), config=config(scorer))
-        scorer.flush(5)
-
-        assert scorer.handler.memory.remembered() == 0
-        line = pipeline_of(scorer)
-        assert (line.units.hold.in_flight, len(line.hold), len(line.assembler)) == ({}, 0, 0)
-
-
-def test_a_cancelled_run_is_closed_and_marked():
-    async def cancelled(scorer):
-        begun = asyncio.Event()
-
-        async def hang(_):
-            begun.set()
-            await asyncio.sleep(30)
-
-        task = asyncio.create_task((RunnableLambda(hang) | model()).ainvoke(QUESTION, config=config(scorer)))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with a_line() as (scorer, trace):
-        asyncio.run(cancelled(scorer))
-        assert scorer.flush(5)
-
-        assert scorer.handler.memory.remembered() == 0
-    assert trace.roots[0].attributes["spanscore.run.end"] == "cancelled"
-    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "no_sample"
-
-
-async def test_a_thousand_concurrent_runs_lose_nothing_in_silence():
+async def test_four_hundred_concurrent_runs_lose_nothing_in_silence():
     chain = rag()
-    with a_line(Slow(0.2), Grounded(), limits=Limits(queue_size=50, event_queue_size=400)) as (scorer, _):
-        answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(1_000)))
+    with a_line(Slow(0.2), Grounded(), limits=Limits(queue_size=50, event_queue_size=200)) as (scorer, _):
+        answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(400)))
         assert await asyncio.to_thread(scorer.flush, 30)
         status = scorer.status()
 
-    assert answers == [ANSWER] * 1_000
-    assert status.eligible == {"slow": 1_000, "grounded": 1_000}
+    assert answers == [ANSWER] * 400
+    assert status.eligible == {"slow": 400, "grounded": 400}
     assert status.pending == {"slow": 0, "grounded": 0}
-    assert sum(status.outcomes["slow"].values()) == 1_000
+    assert sum(status.outcomes["slow"].values()) == 400
     assert status.outcomes["slow"].keys() & {"event_queue_full", "queue_full"}

@@ -20,11 +20,6 @@ from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "spool.db"
-
-
 def ask(scorer, units=1):
     rag().batch([QUESTION] * units, config={"callbacks": [scorer.handler]})
 

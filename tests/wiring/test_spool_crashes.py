@@ -21,11 +21,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "spool.db"
-
-
 class Process:
     """A process that writes or scores; its output is read as it comes."""
 

@@ -12,15 +12,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.live import QUESTION, Grounded, a_line, a_trace, identity_holds, rag
 from tests.servers.otlp import OtlpReceiver
 from tests.wiring.test_revisions import answered, give
-from tests.wiring.test_spool import a_worker, ended, path, rows, until
+from tests.wiring.test_spool import a_worker, ended, rows, until
 
 from spanscore.config import Outputs, Spool
 from spanscore.core.span import UnitKey
 from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 from spanscore.wiring.outputs import ExportConfirmation
-
-__all__ = ["path"]
 
 
 def redelivered(scorer):

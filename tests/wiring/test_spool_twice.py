@@ -5,15 +5,13 @@ import threading
 
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
 from tests.wiring.test_revisions import again, answered, give
-from tests.wiring.test_spool import a_worker, ended, path, rows, until
+from tests.wiring.test_spool import a_worker, ended, rows, until
 
 from spanscore import Rule
 from spanscore.config import Outputs, RuleCondition, Sampling, Spool
 from spanscore.core.codecs.job import job_of
 from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
-
-__all__ = ["path"]
 
 
 def test_revisions_of_one_unit_that_were_handed_over_are_all_emitted(path):
