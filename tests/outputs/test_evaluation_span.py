@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
-from tests.live import QUESTION, a_line, a_trace, rag
+from tests.live import a_line, a_trace, run_rag
 from tests.outputs.builders import END_NS, SPAN_ID, TRACE_ID, failed, score, undefined, unit
 from tests.outputs.memory import Memory
 
@@ -309,8 +309,7 @@ def test_the_applications_random_numbers_stay_what_they_are():
         random.seed(7)
         after = []
         for _ in range(3):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
             after.append(random.random())
 
     assert after == before
@@ -346,6 +345,5 @@ def test_a_generator_that_somebody_chose_is_asked():
     chosen: IdGenerator = Numbered()
     assert id_generator_of(TracerProvider(id_generator=chosen).get_tracer("any")) is chosen
     with a_line(trace=a_trace(id_generator=chosen)) as (scorer, trace):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
     assert {span.context.trace_id for span in trace.spans} == {0xA1}

@@ -9,7 +9,7 @@ import sys
 import textwrap
 
 import pytest
-from tests.live import QUESTION, Grounded, a_line, a_trace, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, rag, run_rag
 
 from spanscore.config import Outputs
 
@@ -76,7 +76,6 @@ def test_scorers_share_a_process():
     first, second = a_trace(), a_trace()
     with a_line(trace=first) as (one, _), a_line(trace=second) as (two, _):
         for scorer in (one, two):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
 
     assert [r.attributes["spanscore.status"] for r in (*first.roots, *second.roots)] == ["scored", "scored"]

@@ -26,6 +26,7 @@ from tests.live import (
     identity_holds,
     model,
     rag,
+    run_rag,
 )
 from tests.servers.server import poll
 
@@ -124,8 +125,7 @@ def test_what_the_application_edits_afterwards_is_not_what_is_scored():
 
 def test_without_content_capture_no_text_leaves():
     with a_line() as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     assert trace.evaluations
     assert not any(text in trace.text() for text in ("capital", "Paris", "France"))
@@ -170,8 +170,7 @@ def test_expected_references_reach_the_metric():
 
 def test_a_late_score_arrives_on_an_evaluation_span():
     with a_line(Slow(0.6), outputs=Outputs(hold=0.1)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     (root,), (evaluation,) = trace.roots, trace.evaluations
     assert (root.attributes["spanscore.status"], "spanscore.score.slow" in root.attributes) == ("pending", False)
@@ -191,8 +190,7 @@ FAULTS = {
 def test_a_failed_evaluation_has_no_value_and_says_why(fault):
     metric, outcome, error_type = FAULTS[fault]
     with a_line(metric, Grounded(), limits=Limits(timeout=0.5)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     (root,) = trace.roots
     failed = next(s for s in trace.evaluations if s.attributes["gen_ai.evaluation.name"] == "failing")
@@ -203,8 +201,7 @@ def test_a_failed_evaluation_has_no_value_and_says_why(fault):
 
 def test_an_undefined_metric_is_not_zero():
     with a_line(Failing(None)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     root = trace.roots[0].attributes
     assert (root["spanscore.status"], root["spanscore.outcome.failing"]) == ("not_scored", "no_value")
@@ -225,9 +222,7 @@ def test_a_missing_field_names_metric_and_field():
 
 def test_a_full_queue_is_said_on_the_trace():
     with a_line(Slow(0.3), limits=Limits(queue_size=1)) as (scorer, trace):
-        for _ in range(3):
-            rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
         assert scorer.status().outcomes["slow"] == {"scored": 1, "queue_full": 2}
 
     assert sorted(r.attributes["spanscore.status"] for r in trace.roots) == ["not_scored", "not_scored", "scored"]
@@ -257,8 +252,7 @@ def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
 def test_a_unit_heavier_than_the_queue_waits_alone():
     with a_line(limits=Limits(queue_bytes=1)) as (scorer, _):
         for _ in range(3):
-            rag().invoke(QUESTION, config=config(scorer))
-            assert scorer.flush(10)
+            run_rag(scorer)
 
         assert scorer.status().outcomes["grounded"] == {"scored": 3}
 
@@ -330,8 +324,7 @@ def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_le
     monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 1_000)
 
     with a_line(capture=Capture(content=content)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
         pipeline_of(scorer).event_queue.post(lambda: go_on.wait(20))  # the span thread is held up
         scorer.handler.on_chain_start(None, QUESTION, run_id=(other := uuid4()), name="other", metadata={})
         rag().invoke("x" * 5_000, config=config(scorer))  # fills the event queue
@@ -369,8 +362,7 @@ def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
 
 def test_an_unsampled_unit_says_so_and_keeps_its_spans():
     with a_line(sample_rate=0.0) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
         assert scorer.status().outcomes["grounded"] == {"not_sampled": 1}
 
     assert trace.roots[0].attributes["spanscore.status"] == "not_sampled"
@@ -380,9 +372,7 @@ def test_an_unsampled_unit_says_so_and_keeps_its_spans():
 def test_probability_and_threshold_stand_on_every_score():
     sink = MemorySink()
     with a_line(sample_rate=0.5, outputs=Outputs(sinks=[sink])) as (scorer, trace):
-        for _ in range(40):
-            rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer, 40)
         taken = scorer.status().outcomes["grounded"]["scored"]
 
     assert 0 < taken < 40
@@ -395,8 +385,7 @@ def test_probability_and_threshold_stand_on_every_score():
 @pytest.mark.parametrize("place", ["span", "evaluation_span"])
 def test_each_place_can_be_switched_off(place):
     with a_line(outputs=Outputs(**{place: False})) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     on_span = any("spanscore.score.grounded" in r.attributes for r in trace.roots)
     assert (on_span, bool(trace.evaluations)) == (place != "span", place != "evaluation_span")
@@ -408,8 +397,7 @@ def test_a_redactor_stands_before_the_metric_and_before_export():
         scorer,
         trace,
     ):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     assert metric.seen[0].user_input == "What is the capital of [country]?"
     assert "France" not in trace.text()
@@ -422,8 +410,7 @@ def test_a_redactor_that_raises_fails_closed():
 
     metric = Grounded()
     with a_line(metric, redactor=broken, capture=Capture(content=True)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     assert metric.seen == []
     assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "redaction_error"

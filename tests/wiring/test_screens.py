@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, model, rag
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, model, rag, run_rag
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError, SingleTurnSample, metric
@@ -44,8 +44,7 @@ def test_a_low_score_has_the_others_score_the_unit_and_a_high_one_has_not() -> N
 
 def test_both_scores_are_on_the_units_own_span() -> None:
     with judged() as (scorer, trace):
-        rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, answer=LONG)
 
     attributes = trace.roots[0].attributes
     scores = {name: attributes[f"spanscore.score.{name}"] for name in ("short", "dear")}
@@ -65,8 +64,7 @@ def test_a_sampled_submission_waits_likewise() -> None:
 @pytest.mark.parametrize("error", [RuntimeError("no"), None])
 def test_a_unit_without_the_score_has_no_low_one(error: Exception | None) -> None:
     with judged(Failing(error, "short"), Grounded("dear")) as (scorer, _):
-        rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, answer=LONG)
 
         assert scorer.status().outcomes["dear"] == {"not_sampled": 1}
 
