@@ -49,12 +49,7 @@ def ask(scorer, units):
 
 
 def until(scorer, metric, **outcomes):
-    poll(
-        lambda: scorer.status().outcomes[metric] == outcomes,
-        deadline_s=10,
-        what=f"{metric} to be {outcomes}",
-        every_s=0.01,
-    )
+    poll(lambda: scorer.status().outcomes[metric] == outcomes, deadline_s=10, what=f"{metric} to be {outcomes}")
 
 
 def test_a_judge_that_hangs_holds_back_no_score_of_another():
@@ -68,7 +63,7 @@ def test_a_judge_that_hangs_holds_back_no_score_of_another():
         ask(scorer, 6)
 
         until(scorer, "well", scored=6)
-        poll(lambda: len(sink.scores) == 6, deadline_s=10, what="six scores in the sink", every_s=0.01)
+        poll(lambda: len(sink.scores) == 6, deadline_s=10, what="six scores in the sink")
 
         assert scorer.status().pending == {"held": 6, "well": 0}
         assert identity_holds(scorer)
@@ -89,7 +84,7 @@ def test_metrics_that_ask_one_judge_have_the_whole_queue():
     with a_line(critic("one", judge), critic("other", judge), limits=Limits(queue_size=4)) as (scorer, _):
         ask(scorer, 4)
 
-        poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions", every_s=0.01)
+        poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions")
 
         assert scorer.status().pending == {"one": 4, "other": 4}
 

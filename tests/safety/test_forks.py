@@ -283,7 +283,7 @@ HANDLER_ALONE = """
     if not child:
         signal.alarm(20)
     chain.invoke(QUESTION, config={"callbacks": [handler]})
-    poll(lambda: sink.scores, deadline_s=10, what="a score", every_s=0.01)
+    poll(lambda: sink.scores, deadline_s=10, what="a score")
     print(len(sink.scores))
     os.waitpid(child, 0) if child else os._exit(0)
 """
@@ -305,7 +305,7 @@ WAITING = """
     scorer = OnlineScorer([Slow(60)], service_name="app", limits={"workers": 2})
     for n in range(200):
         scorer.submit(SingleTurnSample(user_input="q", response="a", retrieved_contexts=["a"]))
-    poll(lambda: scorer.status().eligible["slow"] == 200, deadline_s=20, what="every unit", every_s=0.01)
+    poll(lambda: scorer.status().eligible["slow"] == 200, deadline_s=20, what="every unit")
     time.sleep(0.5)
     print(units() >= 200)
     child = os.fork()

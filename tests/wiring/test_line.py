@@ -239,7 +239,6 @@ def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
             lambda: scorer.status().outcomes["held"] == {"queue_full": 4},
             deadline_s=10,
             what="four units to be turned away",
-            every_s=0.01,
         )
         go_on.set()
         assert scorer.flush(10)
@@ -270,7 +269,6 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
             lambda: scorer.status().queue[0] == 12 and len(read) >= 4,
             deadline_s=10,
             what="twelve units in the queue, four of them read",
-            every_s=0.01,
         )
         assert not scorer.flush(0.2)
         early = len(read)
@@ -286,7 +284,7 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
     with a_line(Held(threading.Event()), limits=Limits(workers=1)) as (scorer, _):
         rag().batch([QUESTION] * 5, config=config(scorer))
         queue = pipeline_of(scorer).queue
-        poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue", every_s=0.01)
+        poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue")
         assert not scorer.flush(0.2)
         scorer.shutdown(0.3)
         assert scorer.status().outcomes["held"] == {"shutdown": 5}

@@ -86,7 +86,7 @@ def test_a_full_queue_reports_those_that_would_have_been_taken_without_the_score
     with judged(Held(go_on, "short"), Grounded("dear"), Grounded("cheap"), limits=Limits(queue_size=1)) as (scorer, _):
         for _ in range(2):
             rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        poll(lambda: scorer.status().outcomes["short"].get("queue_full"), deadline_s=5, what="the queue", every_s=0.01)
+        poll(lambda: scorer.status().outcomes["short"].get("queue_full"), deadline_s=5, what="the queue")
         go_on.set()
         assert scorer.flush(5)
 
@@ -98,7 +98,7 @@ def test_a_full_queue_reports_those_that_would_have_been_taken_without_the_score
 def test_an_end_in_between_is_a_shutdown_of_what_was_not_decided() -> None:
     with judged(Held(threading.Event(), "short"), Grounded("dear")) as (scorer, trace):
         rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        poll(lambda: scorer.status().queue[0], deadline_s=5, what="the unit to be taken", every_s=0.01)
+        poll(lambda: scorer.status().queue[0], deadline_s=5, what="the unit to be taken")
         scorer.shutdown(1)
 
         assert scorer.status().outcomes == {"short": {"shutdown": 1}, "dear": {"shutdown": 1}}

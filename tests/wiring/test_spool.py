@@ -42,7 +42,7 @@ def a_worker(path, *metrics, sink=None, **options):
 
 
 def until(what, question):
-    return poll(question, deadline_s=10, what=what, every_s=0.01)
+    return poll(question, deadline_s=10, what=what)
 
 
 def ended(scorer, units, metric="grounded"):

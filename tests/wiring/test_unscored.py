@@ -100,7 +100,7 @@ def test_a_root_that_leaves_before_its_scores_is_pending_and_says_no_more() -> N
     go_on = threading.Event()
     with a_line(Held(go_on), outputs=Outputs(hold=0.0)) as (scorer, trace):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        poll(lambda: trace.left_roots, deadline_s=5, what="the root to leave", every_s=0.01)
+        poll(lambda: trace.left_roots, deadline_s=5, what="the root to leave")
         go_on.set()
         assert scorer.flush(5)
 
