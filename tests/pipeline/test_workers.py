@@ -53,9 +53,9 @@ def until(scorer, metric, **outcomes):
 
 
 def test_a_judge_that_hangs_holds_back_no_score_of_another():
-    sink = MemorySink()
+    sink, hanging = MemorySink(), Hangs()
     with a_line(
-        critic("held", Hangs()),
+        critic("held", hanging),
         critic("well", Answers()),
         limits=Limits(workers=2),
         outputs=Outputs(hold=0.0, sinks=[sink]),
@@ -67,16 +67,19 @@ def test_a_judge_that_hangs_holds_back_no_score_of_another():
 
         assert scorer.status().pending == {"held": 6, "well": 0}
         assert identity_holds(scorer)
+        hanging.back = True
 
 
 def test_a_metric_that_computes_goes_on_beside_a_judge_that_hangs():
-    with a_line(critic("held", Hangs()), Grounded(), limits=Limits(workers=2, queue_size=4)) as (scorer, _):
-        for number in range(1, 11):
+    hanging = Hangs()
+    with a_line(critic("held", hanging), Grounded(), limits=Limits(workers=2, queue_size=4)) as (scorer, _):
+        for number in range(1, 8):
             ask(scorer, 1)
             until(scorer, "grounded", scored=number)
 
-        assert scorer.status().outcomes["held"] == {"queue_full": 7}
+        assert scorer.status().outcomes["held"] == {"queue_full": 4}
         assert identity_holds(scorer)
+        hanging.back = True
 
 
 def test_metrics_that_ask_one_judge_have_the_whole_queue():
@@ -87,6 +90,7 @@ def test_metrics_that_ask_one_judge_have_the_whole_queue():
         poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions")
 
         assert scorer.status().pending == {"one": 4, "other": 4}
+        judge.back = True
 
 
 def test_a_unit_that_computes_keeps_its_worker():
