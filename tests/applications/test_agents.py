@@ -71,7 +71,7 @@ DIRECT_ANSWER = "Order 7 is out for delivery."
 
 @tool(return_direct=True)
 def order_status(order: int) -> str:
-    """Tell where an order is."""
+    """Return the state of an order."""
     return f"Order {order} is out for delivery."
 
 

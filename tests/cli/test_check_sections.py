@@ -1,4 +1,4 @@
-"""``spanscore check`` of sections of a configuration: what each does, and why it cannot be used."""
+"""``spanscore check`` of sections of a configuration: the effect of each, and the reasons against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories of closed units: their outcomes, their spans, what a preview needs of them, and their keys, each within a bound."""
+"""Memories of closed units: their outcomes, their spans, the facts that a preview needs, and their keys, all bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that end as a test says, in a module that imports little, because each process imports it."""
+"""Processes that end in a given way. The module imports little, because each of them imports it."""
 
 from __future__ import annotations
 
