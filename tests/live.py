@@ -129,6 +129,13 @@ def rag(answer: str = ANSWER) -> Any:
     return {"context": Library(), "question": RunnablePassthrough()} | prompt | model(answer) | StrOutputParser()
 
 
+def run_rag(scorer: OnlineScorer, times: int = 1, *, answer: str = ANSWER) -> None:
+    """Ask the RAG chain this many times, one after another, and wait until the units are scored."""
+    for _ in range(times):
+        rag(answer).invoke(QUESTION, config={"callbacks": [scorer.handler]})
+    assert scorer.flush(10)
+
+
 class Trace:
     """Exported spans, with look-ups."""
 

@@ -160,3 +160,17 @@ def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
 
     assert key in pipeline_of(scorer).units.hold.in_flight
     assert (receiver.drain(0), receiver.next_due_ns()) == ([], None)
+
+
+def sample():
+    return SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
+
+
+def test_a_sample_that_a_stuck_span_thread_has_not_read_ends_as_shutdown(monkeypatch):
+    monkeypatch.setattr(SpanThread, "ensure", lambda self: None)  # as if it hung in an exporter
+    with a_line() as (scorer, _):
+        scorer.submit(sample())
+        scorer.shutdown(timeout=0.5)
+
+        assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
+        assert identity_holds(scorer)

@@ -296,14 +296,14 @@ def test_hostile_records_stay_within_the_memory() -> None:
 
 
 @pytest.mark.parametrize("part", [{}, {"a": 1}, [], 1, "", 0.5, {"parts": [{"type": "text", "content": "x" * 40}]}])
-def test_ten_thousand_hostile_records_take_what_is_counted(part: Any) -> None:
+def test_hostile_records_take_the_memory_that_is_counted(part: Any) -> None:
     """The values are small on the network and large in memory, such as empty maps."""
-    record = encoded(1_000, AnyValue(array_value=ArrayValue(values=[any_value(part)] * 20)))
-    store = LogContent(most := 2_000_000, 60_000_000_000)
+    record = encoded(100, AnyValue(array_value=ArrayValue(values=[any_value(part)] * 20)))
+    store = LogContent(most := 800_000, 60_000_000_000)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        for batch in range(10):
+        for batch in range(30):
             store.add(one._replace(ids=(batch + 1, one.ids[1])) for one in content_in_logs(record))
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -311,8 +311,8 @@ def test_ten_thousand_hostile_records_take_what_is_counted(part: Any) -> None:
     counts = store.counts()
 
     assert counts is not None
-    assert counts.waiting + counts.dropped == 10_000
-    assert 0 < counts.waiting < 10_000
+    assert counts.waiting + counts.dropped == 3_000
+    assert 0 < counts.waiting < 3_000
     assert kept < 1.25 * most
 
 

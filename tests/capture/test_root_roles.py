@@ -1,4 +1,7 @@
-"""A span has the same role by its attributes as they came, as a unit is counted, and by its operation, as a unit is read."""
+"""A span has the same role by its attributes as they came, as a unit is counted, and by its operation, as a unit is read.
+
+Roles of scopes are checked with the scopes of real instrumentations from their recordings.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 from tests.traces.recordings import RECORDINGS
 
 from spanscore import semconv
-from spanscore.capture.scopes import root_role
+from spanscore.capture.scopes import Role, Scopes, root_role, scope_notes
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
@@ -86,3 +89,30 @@ def test_recorded_spans_have_one_role(recording: object) -> None:
         role = root_role(raw_attributes(span), span.scope)
         # A span without a kind is a root by the spans below it, whatever its name suggests.
         assert read_role(span) in (None, role) or role is RootRole.UNNAMED, (span.scope, span.name)
+
+
+SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDINGS}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_spans_of_every_scope_are_claimed_when_they_start(name: str) -> None:
+    scopes = Scopes(SpanNormalizers().names_scope)
+
+    assert {scopes.role(scope) for scope in SCOPES[name]} == {Role.CLAIMED}
+
+
+def test_a_listed_scope_that_never_came_is_noted() -> None:
+    scopes = Scopes(SpanNormalizers().names_scope, listed=["my-app", "your.app"])
+    scopes.role("your.app.web")
+
+    notes = ["units.scopes lists 'my-app', but no span so far has a scope with this prefix"]
+    assert scope_notes(scopes.listed, [scopes]) == notes
+
+
+def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+    scopes = Scopes(SpanNormalizers().names_scope)
+    for _ in range(2):
+        scopes.found_by_content("an.unnamed.scope")
+
+    assert scope_notes(scopes.listed, [scopes]) == ["an.unnamed.scope is scored, as its spans have GenAI attributes"]
+    assert len([line for line in caplog.messages if "an.unnamed.scope" in line]) == 1

@@ -3,7 +3,7 @@
 import traceback
 
 import pytest
-from tests.live import QUESTION, a_trace, rag
+from tests.live import QUESTION, a_trace, rag, run_rag
 from tests.servers.openai_api import OpenAIServer
 
 from spanscore import ConfigurationError, OnlineScorer
@@ -53,8 +53,7 @@ def test_the_environment_overrides_the_file(tmp_path, monkeypatch):
     trace = a_trace()
 
     with OnlineScorer.from_config(write(tmp_path, "metrics: [exact_match]"), tracer_provider=trace.provider) as scorer:
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        scorer.flush(5)
+        run_rag(scorer)
 
         assert scorer.status().outcomes == {"exact_match": {"not_sampled": 1}}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live import QUESTION, a_trace, rag
+from tests.live import a_trace, run_rag
 from tests.servers.openai_api import OpenAIServer
 from typer.testing import CliRunner
 
@@ -48,8 +48,7 @@ def test_the_jury_of_a_file_scores_live_traffic(tmp_path: Path) -> None:
             written(tmp_path, CRITIC, server.url), tracer_provider=a_trace().provider, outputs={"sinks": [sink]}
         ) as scorer,
     ):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer)
 
     (score,) = sink.scores
     assert (score.value, score.evaluator_version.split("/")[1]) == (1.0, "other+small then big")

@@ -21,7 +21,7 @@ from docs.reference.telemetry import ATTRIBUTES
 from jsonschema import Draft202012Validator
 from tests.config.test_from_config import WRONG
 from tests.docs.page import PAGES, blocks
-from tests.live import QUESTION, Grounded, a_line, rag
+from tests.live import Grounded, a_line, run_rag
 from tests.outputs.builders import failed, undefined
 from tests.outputs.builders import score as make_score
 from tests.outputs.builders import unit as a_scored_unit
@@ -102,8 +102,7 @@ def test_every_name_that_is_written_is_reported() -> None:
 
 def test_what_is_on_spans_is_reported_with_its_type() -> None:
     with a_line(Grounded(), capture=Capture(content=True, all_runs=True)) as (scorer, trace):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer)
 
     held = {(name, value) for span in trace.spans for name, value in span.attributes.items()}
     assert [f"{name}: {value!r}" for name, value in held if WIRE_TYPES[type(value)] not in _type_of(name)] == []

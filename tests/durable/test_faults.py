@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.durable.asked import Asked, key
+from tests.durable.crashes import crashed
 from tests.durable.disks import run_on_small_disk
 
 from spanscore.core.files import check_disk, disk_kind
@@ -329,3 +330,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_was_acknowledged_is_emitted_with_one_value_or_counted(tmp_path: Path, processes: int) -> None:
+    seen = crashed(tmp_path, seed=processes, processes=processes, kills=3)
+
+    assert seen.acknowledged > 0
+    assert (seen.lost, seen.differing) == (0, 0)

@@ -49,7 +49,7 @@ def test_messages_share_a_request_up_to_their_number(receiver: RawBackend) -> No
     for one in range(7):
         outbox.put(Message(message_id(one), str(one).encode()))
 
-    poll(lambda: outbox.state().sent == 7, deadline_s=20, what="the messages", every_s=0.02)
+    poll(lambda: outbox.state().sent == 7, deadline_s=20, what="the messages")
     outbox.close(5.0)
 
     assert [json.loads(request.body) for request in receiver.taken] == [[0, 1, 2], [3, 4, 5], [6]]

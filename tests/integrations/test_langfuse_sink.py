@@ -39,7 +39,7 @@ def emit(scorer: OnlineScorer, unit: Unit, *scores: Any) -> None:
 
 
 def until_sent(scorer: OnlineScorer, number: int) -> None:
-    poll(lambda: scorer.status().sinks[0].sent == number, deadline_s=20, what="the requests", every_s=0.02)
+    poll(lambda: scorer.status().sinks[0].sent == number, deadline_s=20, what="the requests")
 
 
 def test_scores_and_labels_of_a_unit_are_scores_of_its_trace_and_span(langfuse: Langfuse) -> None:

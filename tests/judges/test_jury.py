@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.live import QUESTION, a_line, rag
+from tests.live import a_line, run_rag
 
 from spanscore import ConfigurationError, JudgeError, Score, SingleTurnSample, judge
 from spanscore.core.prompt import Prompt, Reply
@@ -223,9 +223,7 @@ def test_the_evaluation_span_and_an_instrument_have_the_disagreement() -> None:
     reader = InMemoryMetricReader()
     critic = AspectCritic(Jury([juror("a", 1), juror("b", 0), juror("c", 1), away("d")]), definition="It is polite.")
     with a_line(critic, meter_provider=MeterProvider([reader])) as (scorer, trace):
-        for _ in range(2):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, 2)
         assert disagreements(reader) == [("aspect_critic", 2, 2.0)]
         assert scorer.status().judges["aspect_critic"] == "a+b+c+d"
 

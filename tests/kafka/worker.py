@@ -57,7 +57,7 @@ class Worker:
         return counts
 
     def until(self, condition: Callable[[], object], what: str = "", within_s: float = 30) -> None:
-        poll(condition, deadline_s=within_s, what=f"{what}; {self.outcomes} {self.source.state()}", every_s=0.05)
+        poll(condition, deadline_s=within_s, what=f"{what}; {self.outcomes} {self.source.state()}")
 
     def end(self, drain_s: float = 10.0) -> None:
         """Drain, as a signal has a worker do."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from langchain_openai import ChatOpenAI
-from tests.live import QUESTION, a_line, rag
+from tests.live import a_line, run_rag
 from tests.servers.openai_api import OpenAIServer
 
 from spanscore import ConfigurationError, Score, SingleTurnSample, evaluate_sync, judge
@@ -223,8 +223,7 @@ def test_live_traffic_and_evaluate_ask_one_question_and_share_its_cost() -> None
     with OpenAIServer(answering) as server:
         llm = judge(ChatOpenAI(model="gpt-4o-mini", base_url=server.url, api_key="none"), prices=prices)  # type: ignore[arg-type]
         with a_line(*critics(llm), outputs={"sinks": [sink]}) as (scorer, trace):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(10)
+            run_rag(scorer)
         asked_live = len(server.requests)
         result = evaluate_sync([SAMPLE], critics(llm))
 
@@ -242,8 +241,7 @@ def test_a_budget_of_calls_counts_a_bundle_once_and_a_metric_with_a_budget_of_it
         asked, sink = scripted(*[WHOLE] * 9), MemorySink()
         settings = JudgeSettings(budget=budgets)
         with a_line(*critics(asked), judge=settings, outputs={"sinks": [sink]}) as (scorer, _):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(10)
+            run_rag(scorer)
         return len(asked.calls), Counter(score.outcome for score in sink.scores)
 
     assert requests_within(Budget(calls=1, per="1d")) == (1, Counter({Outcome.SCORED: 3}))

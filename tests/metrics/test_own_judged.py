@@ -1,15 +1,17 @@
-"""A user's own metric that asks a judge: with public names alone, and all that the built-in ones have."""
+"""A user's own metric that asks a judge: with public names alone, all that the built-in ones have, and in five lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from doctest import DocTestFinder, DocTestRunner
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from spanscore import ConfigurationError, SingleTurnSample
-from spanscore.metrics import BINARY, BinaryAnswer, Example, Finding, JudgedMetric, Step, create
+from spanscore.metrics import BINARY, AspectCritic, BinaryAnswer, Example, Finding, JudgedMetric, Rubrics, Step, create
 from spanscore.metrics.catalog.cost import cost_of
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.testing import ScriptedJudge
@@ -73,3 +75,13 @@ def test_what_a_score_costs_is_counted_by_the_answer_of_its_example() -> None:
 
 def test_what_only_helps_to_write_one_is_no_built_in() -> None:
     assert "JudgedMetric" not in {kind.__name__ for kind in built_ins().values()}
+
+
+@pytest.mark.parametrize("metric", [AspectCritic, Rubrics])
+def test_a_metric_on_ones_own_words_takes_five_lines(metric: Any) -> None:
+    (example,) = DocTestFinder(recurse=False).find(metric, globs={})
+
+    result = DocTestRunner(verbose=False).run(example, out=lambda _: None)
+
+    assert sum(step.source.count("\n") for step in example.examples) <= 5
+    assert (result.attempted, result.failed) == (len(example.examples), 0)

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.live import QUESTION, Grounded, a_line, a_trace, rag
+from tests.live import Grounded, a_line, a_trace, run_rag
 from tests.servers.server import free_port, poll
 
 from spanscore import OnlineScorer, metric
@@ -35,16 +35,11 @@ ONE_WAY = {"job", "instance", "service_name"}
 pytestmark = pytest.mark.server
 
 
-def run(scorer: OnlineScorer) -> None:
-    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-    assert scorer.flush(5)
-
-
 def test_an_exemplar_in_prometheus_is_the_scored_trace(prometheus: ModuleType, tmp_path: Path) -> None:
     trace = a_trace()
     with a_line(trace=trace) as (scorer, _):
         port = scorer.serve_metrics(0)
-        run(scorer)
+        run_rag(scorer)
         with prometheus.running(tmp_path, SCRAPE.format(port=port)) as server:
             (found,) = poll(lambda: server.exemplars("spanscore_quality_bucket"), deadline_s=20, what="an exemplar")
             (scored,) = server.query('spanscore_scored_total{gen_ai_evaluation_score_label="pass"}')
@@ -70,7 +65,7 @@ def test_a_scrape_and_remote_write_give_the_same_names_and_labels(
             scrape = SCRAPE.format(port=scorer.serve_metrics(0))
             (server.folder / "prometheus.yml").write_text(scrape)
             server.reload()
-            run(scorer)
+            run_rag(scorer)
             poll(lambda: histograms(series(server, "scrape")), deadline_s=20, what="a scrape after the run")
             poll(lambda: histograms(series(server, "shop")), deadline_s=20, what="remote write")
             by_scrape, by_write = series(server, "scrape"), series(server, "shop")
@@ -92,7 +87,7 @@ def test_an_alert_on_inner_units_fires_on_them_alone(prometheus: ModuleType, tmp
         with prometheus.running(tmp_path, config, {"rules.yml": rules}) as server:
 
             def firing() -> list[dict[str, str]]:
-                run(scorer)
+                run_rag(scorer)
                 every = [alert["labels"] for alert in server.alerts() if alert["state"] == "firing"]
                 return [labels for labels in every if labels["alertname"] == "SpanscoreQualityBelowThreshold"]
 

@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
-from tests.live import QUESTION, Grounded, Trace, a_line, a_trace, rag
+from tests.live import Grounded, Trace, a_line, a_trace, run_rag
 from tests.servers.otlp import OtlpReceiver
 
 from spanscore import ConfigurationError, OnlineScorer
@@ -55,11 +55,6 @@ def samples(port: int) -> dict[str, list[Any]]:
         for sample in family.samples:
             found.setdefault(sample.name, []).append(sample)
     return found
-
-
-def run(scorer: OnlineScorer) -> None:
-    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-    assert scorer.flush(5)
 
 
 def test_health_and_readiness_stand_beside_the_metrics() -> None:
@@ -114,7 +109,7 @@ def test_every_sum_is_there_as_zero_before_the_first_run() -> None:
 
 def test_a_score_is_counted_and_its_exemplar_is_the_scored_trace() -> None:
     with serving() as (scorer, trace, port):
-        run(scorer)
+        run_rag(scorer)
         page = samples(port)
 
     (root,) = trace.roots
@@ -126,7 +121,7 @@ def test_a_score_is_counted_and_its_exemplar_is_the_scored_trace() -> None:
 
 def test_an_exemplar_is_there_for_a_second_scraper_too() -> None:
     with serving() as (scorer, _, port):
-        run(scorer)
+        run_rag(scorer)
         first, second = ([one.exemplar for one in samples(port)["spanscore_quality_bucket"]] for _ in range(2))
 
     assert first == second
@@ -135,7 +130,7 @@ def test_an_exemplar_is_there_for_a_second_scraper_too() -> None:
 
 def test_bounds_are_written_as_floats() -> None:
     with serving() as (scorer, _, port):
-        run(scorer)
+        run_rag(scorer)
         bounds = [one.labels["le"] for one in samples(port)["spanscore_quality_bucket"]]
 
     assert bounds == ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0", "+Inf"]
@@ -143,14 +138,14 @@ def test_bounds_are_written_as_floats() -> None:
 
 def test_every_series_names_the_service() -> None:
     with serving() as (scorer, _, port):
-        run(scorer)
+        run_rag(scorer)
 
         assert {one.labels["service_name"] for found in samples(port).values() for one in found} == {"bot"}
 
 
 def test_a_scraper_that_knows_no_openmetrics_gets_the_plain_text_without_exemplars() -> None:
     with serving() as (scorer, _, port):
-        run(scorer)
+        run_rag(scorer)
         response, text = ask(port, accept="text/plain;version=0.0.4")
 
     assert response.getheader("Content-Type", "").startswith("text/plain; version=0.0.4")
@@ -171,7 +166,7 @@ def test_head_is_the_page_without_its_text_and_other_paths_say_where_it_is() -> 
 def test_the_applications_meter_provider_gets_all_of_it_too() -> None:
     reader = InMemoryMetricReader()
     with serving(meter_provider=MeterProvider([reader], shutdown_on_exit=False)) as (scorer, _, port):
-        run(scorer)
+        run_rag(scorer)
         data, page = reader.get_metrics_data(), samples(port)
 
     theirs = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
@@ -186,7 +181,7 @@ def test_a_provider_of_our_own_exports_all_of_it_too(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
         with OnlineScorer([Grounded()], service_name="shop") as scorer:
             port = scorer.serve_metrics(0)
-            run(scorer)
+            run_rag(scorer)
             page = samples(port)
         scored = [point.value for point in receiver.points_of("spanscore.scored")]
 
@@ -197,7 +192,7 @@ def test_a_provider_of_our_own_exports_all_of_it_too(monkeypatch: pytest.MonkeyP
 
 def test_called_late_it_tells_all_sums() -> None:
     with a_line() as (scorer, _):
-        run(scorer)
+        run_rag(scorer)
 
         page = samples(scorer.serve_metrics(0))
 
@@ -293,14 +288,14 @@ def test_a_file_may_ask_for_it(tmp_path: Any) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_forked_child_keeps_no_port_and_may_serve_on_its_own() -> None:
     with serving() as (scorer, _, port):
-        run(scorer)
+        run_rag(scorer)
         result, tell = os.pipe()
         go, wait = os.pipe()
         child = os.fork()
         if child == 0:
             try:
                 own = scorer.serve_metrics(0)
-                run(scorer)
+                run_rag(scorer)
                 counts = [one.value for one in samples(own)["spanscore_quality_count"]]
                 scored = sum(one.value for one in samples(own)["spanscore_scored_total"])
                 os.write(tell, f"{own} {counts} {scored}".encode())

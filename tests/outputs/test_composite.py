@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pytest
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, get_value
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from tests.outputs.builders import score, unit
+from opentelemetry.trace import get_current_span
+from tests.outputs.builders import SPAN_ID, TRACE_ID, score, unit
 from tests.outputs.memory import Memory
 
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
-from spanscore.outputs.score_spans import EvaluationSpans
+from spanscore.outputs.score_spans import EvaluationSpans, context_of
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.testing import MemorySink
 
@@ -80,3 +81,14 @@ def test_instrumented_exporters_make_no_spans_of_our_emission(of: Unit) -> None:
 
     assert watching.suppressed == [True]
     assert get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
+
+
+def test_every_sink_of_a_unit_has_the_same_context_and_no_other_unit_has_it() -> None:
+    sampled, unsampled = unit().spans[0], unit(flags=0).spans[0]
+    first, again, other = context_of(sampled), context_of(sampled), context_of(unsampled)
+    rows = [get_current_span(context).get_span_context() for context in (first, other, context_of(sampled))]
+
+    assert first is again
+    assert [(ids.trace_id, ids.span_id, int(ids.trace_flags)) for ids in rows] == [
+        (TRACE_ID, SPAN_ID, flags) for flags in (1, 0, 1)
+    ]

@@ -20,7 +20,7 @@ from opentelemetry.trace import (
     TraceState,
     set_span_in_context,
 )  # fmt: skip
-from tests.live import QUESTION, a_line, a_trace, rag
+from tests.live import a_line, a_trace, run_rag
 
 from spanscore.outputs.exporters import BuiltProviders
 from spanscore.outputs.spans import DeferredSpan, EarlyReaders, PresetSpanFactory
@@ -175,11 +175,9 @@ def test_ids_that_are_not_chosen_are_generated(sampled_by):
 def test_a_processor_that_looks_at_starts_is_heard_from_when_it_is_added():
     watching = Watching()
     with a_line(trace=a_trace()) as (scorer, trace):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
         trace.provider.add_span_processor(watching)
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     assert watching.seen.name.startswith("evaluation")
     assert len(trace.roots) == 2

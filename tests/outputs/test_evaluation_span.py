@@ -1,5 +1,8 @@
+"""Evaluation spans: their ids, attributes and resource."""
+
 from __future__ import annotations
 
+import os
 import random
 import threading
 from typing import Any
@@ -7,7 +10,9 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
+from tests.live import a_line, a_trace, run_rag
 from tests.outputs.builders import END_NS, SPAN_ID, TRACE_ID, failed, score, undefined, unit
 from tests.outputs.memory import Memory
 
@@ -15,6 +20,7 @@ from spanscore import semconv
 from spanscore.core.score import JudgeCall, Outcome, Scale, Usage
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import EvaluationSpans
+from spanscore.outputs.spans import OwnIdGenerator, id_generator_of
 
 
 @pytest.fixture
@@ -294,3 +300,50 @@ def test_outcomes_that_failed_without_an_error_type_name_the_outcome(memory: Mem
     EvaluationSpans(memory.providers).emit(unit(), [failed(outcome=Outcome.BUDGET_EXHAUSTED, error_type=None)])
 
     assert attributes(memory)["error.type"] == "budget_exhausted"
+
+
+def test_the_applications_random_numbers_stay_what_they_are():
+    with a_line() as (scorer, _):
+        random.seed(7)
+        before = [random.random() for _ in range(3)]
+        random.seed(7)
+        after = []
+        for _ in range(3):
+            run_rag(scorer)
+            after.append(random.random())
+
+    assert after == before
+
+
+def test_ids_fill_their_bits_and_differ():
+    ids = OwnIdGenerator()
+    spans, traces = [ids.generate_span_id() for _ in range(500)], [ids.generate_trace_id() for _ in range(500)]
+
+    assert len({*spans}) == len({*traces}) == 500
+    assert max(spans).bit_length() == 64
+    assert max(traces).bit_length() == 128
+    assert ids.is_trace_id_random()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_draws_other_ids():
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(write, str(OwnIdGenerator().generate_trace_id()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert int(os.read(read, 64)) != OwnIdGenerator().generate_trace_id()
+
+
+def test_a_generator_that_somebody_chose_is_asked():
+    class Numbered(RandomIdGenerator):
+        def generate_trace_id(self):
+            return 0xA1
+
+    assert isinstance(id_generator_of(TracerProvider().get_tracer("any")), OwnIdGenerator)
+    chosen: IdGenerator = Numbered()
+    assert id_generator_of(TracerProvider(id_generator=chosen).get_tracer("any")) is chosen
+    with a_line(trace=a_trace(id_generator=chosen)) as (scorer, trace):
+        run_rag(scorer)
+    assert {span.context.trace_id for span in trace.spans} == {0xA1}

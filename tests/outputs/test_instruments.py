@@ -1,3 +1,5 @@
+"""Instruments of scores and of sinks: values, labels and bounds, and a resource that is hashed once."""
+
 from __future__ import annotations
 
 import os
@@ -6,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk import resources
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Histogram,
@@ -13,18 +17,23 @@ from opentelemetry.sdk.metrics.export import (
     MetricsData,
     Sum,
 )
-from tests.outputs.builders import failed, score, undefined, unit
+from opentelemetry.sdk.resources import Resource
+from tests.outputs.builders import KEY, SPAN_ID, TRACE_ID, failed, score, undefined, unit
 from tests.outputs.memory import FixedCounts, Memory, telemetry_of
 
 from spanscore import semconv
+from spanscore.core.codecs.sdk import HashedResource
 from spanscore.core.job import Decision, UnitCounts
 from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage
 from spanscore.core.span import Session, Unit, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import running_mean
 from spanscore.outputs.aggregates import GaugeReading
+from spanscore.outputs.exporters import BuiltProviders
 from spanscore.outputs.instrument_table import POINTS
 from spanscore.outputs.instruments import Telemetry
+from spanscore.outputs.score_events import Instruments
+from spanscore.outputs.score_spans import EvaluationSpans
 from spanscore.pipeline.ledger import Ledger
 
 OPEN = Scale(kind="ordinal", range=None)
@@ -732,3 +741,71 @@ def test_a_quality_that_cannot_be_adds_to_no_mean(memory: Memory, claimed: float
         {PASSED: 1},
         {},
     )
+
+
+def test_the_exemplar_points_at_the_scored_span_also_inside_another_one(memory: Memory) -> None:
+    sink = Instruments(telemetry_of(memory))
+
+    with memory.tracer_provider.get_tracer("judge").start_as_current_span("chat judge"):
+        sink.emit(unit(), [score()])
+
+    (point,) = memory.points("spanscore.quality").values()
+    assert [(exemplar.trace_id, exemplar.span_id) for exemplar in point.exemplars] == [(TRACE_ID, SPAN_ID)]
+
+
+@pytest.mark.parametrize("of", [unit(flags=0), Unit(KEY, (), complete=False)], ids=["unsampled", "rootless"])
+def test_a_trace_nobody_can_open_is_no_exemplar(memory: Memory, of: Unit) -> None:
+    Instruments(telemetry_of(memory)).emit(of, [score()])
+
+    (point,) = memory.points("spanscore.quality").values()
+    assert (point.count, list(point.exemplars)) == (1, [])
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_telemetry_outlives_its_sink(memory: Memory) -> None:
+    sink = Instruments(telemetry_of(memory))
+    sink.emit(unit(), [score()])
+
+    sink.shutdown()
+
+    assert list(memory.values("spanscore.scored").values()) == [1]
+
+
+ATTRIBUTES = {"service.name": "shop", "ports": (80, 443)}
+
+
+def test_it_is_found_where_the_sdks_own_is() -> None:
+    kinds: list[type[Resource]] = [Resource, HashedResource]
+
+    for kind, other in (kinds, reversed(kinds)):
+        assert {kind(ATTRIBUTES, "https://schema"): 1}[other(ATTRIBUTES, "https://schema")] == 1
+    assert Resource(ATTRIBUTES) not in {HashedResource({"service.name": "shop"}), HashedResource({})}
+
+
+def test_its_attributes_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    def dumps(attributes: Any, **_: Any) -> str:
+        written.append(attributes)
+        return ""
+
+    monkeypatch.setattr(resources, "dumps", dumps)
+    hashed = HashedResource(ATTRIBUTES)
+
+    assert len({hash(hashed) for _ in range(3)}) == len(written) == 1
+
+
+def test_evaluation_spans_of_another_application_have_one() -> None:
+    memory = Memory()
+
+    EvaluationSpans(memory.providers).emit(unit(resource=ATTRIBUTES), [score()])
+
+    assert [type(span.resource) for span in memory.spans] == [HashedResource]
+
+
+def test_what_our_own_providers_send_has_one_whatever_the_sdk_says_of_the_instance() -> None:
+    parts = BuiltProviders("shop")
+
+    assert type(parts.resource) is type(parts.provider("traces").resource) is HashedResource
+    assert parts.resource.attributes["service.name"] == "shop"
+    assert parts.resource.attributes["service.instance.id"]

@@ -5,7 +5,7 @@ import gc
 import threading
 import warnings
 
-from tests.live import QUESTION, a_line, rag
+from tests.live import QUESTION, a_line, rag, run_rag
 from tests.pipeline.parts import scores_of
 
 from spanscore.config import Limits
@@ -36,8 +36,7 @@ def test_what_times_out_before_its_turn_leaves_no_coroutine_behind():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         with a_line(*metrics, limits=Limits(timeout=0.2)) as (scorer, _):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
             assert [*scorer.status().outcomes.values()] == [{"timeout": 1}] * 4
             release.set()
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})  # computed when the threads are free
@@ -73,8 +72,7 @@ def test_each_metric_of_a_job_has_a_deadline_of_its_own():
         Sleeps("slow", for_s=0.5, timeout_s=30),
     )
     with a_line(quick, late, slow) as (scorer, _):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer)
         outcomes = {name: dict(counts) for name, counts in scorer.status().outcomes.items()}
 
     assert outcomes == {"quick": {"scored": 1}, "late": {"timeout": 1}, "slow": {"scored": 1}}

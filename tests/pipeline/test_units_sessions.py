@@ -1,12 +1,22 @@
 """Conversations: each is gathered whole and ended once."""
 
+from __future__ import annotations
+
 import pytest
 from tests.pipeline.conversations import S, alone, history, said_in, table, taken, talk, thread, turn
 
-from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample, ToolDefinition
+from spanscore.core.sample import (
+    AIMessage,
+    HumanMessage,
+    Image,
+    MultiTurnSample,
+    Samples,
+    SingleTurnSample,
+    ToolDefinition,
+)
 from spanscore.core.score import Outcome
 from spanscore.core.span import Session, UnitKey
-from spanscore.pipeline.sessions import session_key
+from spanscore.pipeline.sessions import SessionIds, session_key
 
 GONE = "the conversation went on after its end, and its turns do not contain the earlier messages"
 LOST = Samples(outcome=Outcome.QUEUE_FULL, reason="no place")
@@ -285,3 +295,96 @@ def test_a_hundred_turns_at_most_are_linked():
 def test_the_key_of_a_conversation_is_the_same_in_every_process():
     assert session_key("talk") == UnitKey(0xCE7611E7481E75F085F6902050B40918, 0xB0E8374634EEB803)
     assert len({session_key(id) for id in ("a", "b", "ü", "\ud800")}) == 4
+
+
+CAT, DOG = (Image(url=f"https://example.org/{name}.png") for name in ("cat", "dog"))
+
+
+def asked(text: str, answer: str, *images: Image) -> Samples:
+    return Samples.of(SingleTurnSample(user_input=text, response=answer, images=list(images) or None))
+
+
+def test_turns_are_joined_with_their_images_under_new_numbers() -> None:
+    turns = [
+        turn(1, asked("What is [image 1]?", "A cat.", CAT)),
+        turn(2, asked("And [image 1] as [image 2]?", "A dog.", DOG, CAT)),
+    ]
+    sessions = table()
+
+    (ended,) = [*taken(sessions, *turns), *sessions.close_all()]
+
+    assert said_in(ended) == ["What is [image 1]?", "A cat.", "And [image 2] as [image 1]?", "A dog."]
+    assert ended.samples.multi_turn.images == [CAT, DOG]
+
+
+def test_a_history_with_the_same_image_replaces_the_earlier_turn() -> None:
+    messages = [
+        HumanMessage(content="What is [image 2]?"),
+        AIMessage(content="A cat."),
+        HumanMessage(content="And [image 1]?"),
+        AIMessage(content="A dog."),
+    ]
+    whole = Samples.of(MultiTurnSample(user_input=messages, images=[DOG, CAT]))
+    sessions = table()
+
+    (ended,) = [
+        *taken(sessions, turn(1, asked("What is [image 1]?", "A cat.", CAT)), turn(2, whole)),
+        *sessions.close_all(),
+    ]
+
+    assert said_in(ended) == ["What is [image 1]?", "A cat.", "And [image 2]?", "A dog."]
+    assert ended.samples.multi_turn.images == [CAT, DOG]
+
+
+def ids(most: int = 10) -> SessionIds:
+    known = SessionIds(most)
+    known.record_start("a", 1)
+    return known
+
+
+def test_one_is_ended_once() -> None:
+    known = ids()
+
+    assert [known.end("a"), known.end("a"), known.end("b")] == [True, False, False]
+
+
+def test_a_turn_that_is_in_late_does_not_open_what_is_about_to_end() -> None:
+    known = ids()
+    known.end("a")
+    known.record_arrival("a", 1)
+
+    assert not known.end("a")
+
+
+def test_a_turn_that_began_after_the_last_of_an_ended_one_is_of_the_next() -> None:
+    known = ids()
+    known.record_start("a", 5)
+    known.record_end("a", 1)
+
+    assert known.end("a")
+
+
+def test_what_has_been_silent_for_too_long_is_open_no_more_until_a_turn_of_it_is_seen() -> None:
+    known = ids()
+    known.record_end("a", 1)
+    was_open = known.end("a")
+    known.record_arrival("a", 2)
+
+    assert (was_open, known.end("a")) == (False, True)
+
+
+def test_past_the_bound_the_oldest_is_forgotten() -> None:
+    known = ids(most=2)
+    known.record_start("b", 2)
+    known.record_start("c", 3)
+
+    assert [known.end(one) for one in "abc"] == [False, True, True]
+
+
+def test_past_the_bound_a_conversation_with_a_new_turn_is_kept() -> None:
+    known = ids(most=2)
+    known.record_start("b", 2)
+    known.record_start("a", 3)
+    known.record_start("c", 4)
+
+    assert [known.end(one) for one in "abc"] == [True, False, True]

@@ -49,18 +49,13 @@ def ask(scorer, units):
 
 
 def until(scorer, metric, **outcomes):
-    poll(
-        lambda: scorer.status().outcomes[metric] == outcomes,
-        deadline_s=10,
-        what=f"{metric} to be {outcomes}",
-        every_s=0.01,
-    )
+    poll(lambda: scorer.status().outcomes[metric] == outcomes, deadline_s=10, what=f"{metric} to be {outcomes}")
 
 
 def test_a_judge_that_hangs_holds_back_no_score_of_another():
-    sink = MemorySink()
+    sink, hanging = MemorySink(), Hangs()
     with a_line(
-        critic("held", Hangs()),
+        critic("held", hanging),
         critic("well", Answers()),
         limits=Limits(workers=2),
         outputs=Outputs(hold=0.0, sinks=[sink]),
@@ -68,20 +63,23 @@ def test_a_judge_that_hangs_holds_back_no_score_of_another():
         ask(scorer, 6)
 
         until(scorer, "well", scored=6)
-        poll(lambda: len(sink.scores) == 6, deadline_s=10, what="six scores in the sink", every_s=0.01)
+        poll(lambda: len(sink.scores) == 6, deadline_s=10, what="six scores in the sink")
 
         assert scorer.status().pending == {"held": 6, "well": 0}
         assert identity_holds(scorer)
+        hanging.back = True
 
 
 def test_a_metric_that_computes_goes_on_beside_a_judge_that_hangs():
-    with a_line(critic("held", Hangs()), Grounded(), limits=Limits(workers=2, queue_size=4)) as (scorer, _):
-        for number in range(1, 11):
+    hanging = Hangs()
+    with a_line(critic("held", hanging), Grounded(), limits=Limits(workers=2, queue_size=4)) as (scorer, _):
+        for number in range(1, 8):
             ask(scorer, 1)
             until(scorer, "grounded", scored=number)
 
-        assert scorer.status().outcomes["held"] == {"queue_full": 7}
+        assert scorer.status().outcomes["held"] == {"queue_full": 4}
         assert identity_holds(scorer)
+        hanging.back = True
 
 
 def test_metrics_that_ask_one_judge_have_the_whole_queue():
@@ -89,9 +87,10 @@ def test_metrics_that_ask_one_judge_have_the_whole_queue():
     with a_line(critic("one", judge), critic("other", judge), limits=Limits(queue_size=4)) as (scorer, _):
         ask(scorer, 4)
 
-        poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions", every_s=0.01)
+        poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions")
 
         assert scorer.status().pending == {"one": 4, "other": 4}
+        judge.back = True
 
 
 def test_a_unit_that_computes_keeps_its_worker():

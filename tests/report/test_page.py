@@ -21,6 +21,7 @@ from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.report import ReportRow, charts, summarize, write, write_scores
 from spanscore.report.excerpts import excerpt_of_spans
+from spanscore.report.findings import format_score
 from spanscore.report.spans import Spans
 from spanscore.testing import make_span
 
@@ -434,3 +435,19 @@ def test_units_that_are_a_model_called_alone_are_counted(tmp_path: Path) -> None
 
     assert write([a_unit_span(score), alone], page).alone == 1
     assert "1 of 2 units were a model called alone." in words(page)
+
+
+@pytest.mark.parametrize(
+    ("quality", "pass_at", "shown"),
+    [
+        (0.497, 0.5, "0.497"),
+        (0.49996, 0.5, "0.49996"),
+        (0.494, 0.5, "0.49"),
+        (0.5, 0.5, "0.50"),
+        (0.696, 0.7, "0.696"),
+        (0.499999999, 0.5, "0.500000"),
+        (0.497, None, "0.50"),
+    ],
+)
+def test_a_score_that_just_fails_is_not_shown_as_one_that_passes(quality, pass_at, shown):
+    assert format_score(quality, quality, pass_at) == shown

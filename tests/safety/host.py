@@ -42,7 +42,7 @@ def ask():
     return chain.invoke(QUESTION, config=config)
 def judging(*scorers):  # returns when each of them is at its unit
     begun = lambda: all(sum(each.status().eligible.values()) for each in scorers)
-    poll(begun, deadline_s=20, what="every judge to be asked", every_s=0.01)
+    poll(begun, deadline_s=20, what="every judge to be asked")
     time.sleep(0.1)
 """
 """The beginning of each program, which may create a scorer of its own, and calls ``leaving()`` before it ends.

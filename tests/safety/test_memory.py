@@ -69,9 +69,7 @@ def test_the_inbox_at_its_bound_stays_under_its_figure(monkeypatch):
 def read(scorer) -> bool:
     """Let the span thread catch up, because events in the queue are not measured here."""
     pipeline_of(scorer).event_queue.nudge()
-    return poll(
-        lambda: not len(pipeline_of(scorer).event_queue), deadline_s=10, what="the event queue to be read", every_s=0.01
-    )
+    return poll(lambda: not len(pipeline_of(scorer).event_queue), deadline_s=10, what="the event queue to be read")
 
 
 def fill(run: Callable[[], object], is_full: Callable[[], bool]) -> int:

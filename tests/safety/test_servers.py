@@ -51,8 +51,7 @@ def roots(collector):
     return [span for span in collector.spans if span.name.startswith("invoke_workflow") and span.parent_id == 0]
 
 
-@pytest.mark.parametrize("scored", [False, True])
-def test_fastapi_with_a_lifespan(scored, tmp_path):
+def test_fastapi_with_a_lifespan(tmp_path):
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     port = free_port()
@@ -61,9 +60,7 @@ def test_fastapi_with_a_lifespan(scored, tmp_path):
 
     with (
         OtlpReceiver() as collector,
-        serving(
-            *command, folder=tmp_path, SCORED=str(int(scored)), OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint
-        ) as printed,
+        serving(*command, folder=tmp_path, SCORED="1", OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint) as printed,
     ):
         poll(lambda: is_up(f"{url}/docs"), deadline_s=30, what="the application to answer")
         paths = [f"{url}/{kind}/q{n}" for n in range(15) for kind in ("awaited", "threaded")]
@@ -72,14 +69,13 @@ def test_fastapi_with_a_lifespan(scored, tmp_path):
 
     assert answers == [f'"{ANSWER}"'] * 30
     assert printed[-1] == ""
-    assert {root.attributes["spanscore.status"] for root in roots(collector)} == ({"scored"} if scored else set())
-    assert len(roots(collector)) == 30 * scored
+    assert {root.attributes["spanscore.status"] for root in roots(collector)} == {"scored"}
+    assert len(roots(collector)) == 30
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="gunicorn forks")
 @pytest.mark.parametrize("kind", ["--preload", "--worker-class=gevent"])
-@pytest.mark.parametrize("scored", [False, True])
-def test_gunicorn(scored, kind, tmp_path):
+def test_gunicorn(kind, tmp_path):
     """The host's own ``asyncio.run`` works too, also on gevent's one thread."""
     pytest.importorskip("gunicorn")
     port = free_port()
@@ -91,7 +87,7 @@ def test_gunicorn(scored, kind, tmp_path):
             *command,
             *("--log-level", "warning", "--max-requests", "10"),
             folder=tmp_path,
-            SCORED=str(int(scored)),
+            SCORED="1",
             OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
         ) as printed,
     ):
@@ -104,7 +100,7 @@ def test_gunicorn(scored, kind, tmp_path):
     if "gevent" not in kind:  # there one worker may take all
         assert len({answer.partition(" ")[0] for answer in answers}) > 1
     assert printed[-1] == ""
-    assert len(roots(collector)) == 49 * scored
+    assert len(roots(collector)) == 49
     assert len({span.span_id for span in collector.spans}) == len(collector.spans)
 
 

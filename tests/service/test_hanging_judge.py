@@ -24,7 +24,7 @@ def test_a_judge_that_hangs_holds_up_neither_requests_nor_other_scores_nor_the_e
     with OtlpReceiver() as backend, FaultyOpenAI(faults=[Fault(hang)]) as model:
         judge = {"model": "openai:gpt-4o-mini", "base_url": model.url, "timeout": "60s"}
         with serving(
-            tmp_path, backend.endpoint, metrics=[ANSWERED, critic], judge=judge, serve={"drain": "3s"}
+            tmp_path, backend.endpoint, metrics=[ANSWERED, critic], judge=judge, serve={"drain": "1s"}
         ) as running:
             taken = [send(running, a_run(), over=wire) for wire in ("http", "grpc") * (UNITS // 2)]
             poll(lambda: model.inflight > 0, deadline_s=60, what="that the judge is asked")

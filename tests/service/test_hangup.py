@@ -26,37 +26,28 @@ def hang_up(running: Serving) -> None:
     running.process.send_signal(signal.SIGHUP)
 
 
-def test_serve_reads_its_file_again(tmp_path: Path, backend: OtlpReceiver) -> None:
+def test_serve_goes_on_with_a_wrong_file_and_reads_a_corrected_one(tmp_path: Path, backend: OtlpReceiver) -> None:
     file = tmp_path / "spanscore.yaml"
     with serving(tmp_path, backend.endpoint, metrics=[ANSWERED]) as running:
         assert send(running, a_run())
-        poll(lambda: len(evaluations(backend)) == 1, deadline_s=60, what="the first unit to be scored")
-        change(file, sampling={"rate": 0.0}, serve={"drain": "7s"})
-        hang_up(running)
-        line = running.until("read again")[0]
-        first = running.lines[-1]
-        assert send(running, a_run())
-        code = stopped(running)
-
-    assert (line, code) == ("read again", 0)
-    assert (
-        first
-        == "the configuration was read again: applied sampling.rate; after a restart: serve.grpc, serve.http, serve.drain"
-    )
-    assert ended_as(running, "answered") == (2, {"scored": 1, "not_sampled": 1})
-
-
-def test_serve_goes_on_with_a_wrong_file(tmp_path: Path, backend: OtlpReceiver) -> None:
-    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED]) as running:
-        running.until("scores: ")
-        change(tmp_path / "spanscore.yaml", metrics=["exact_mach"], sampling={"rate": 2})
+        change(file, metrics=["exact_mach"], sampling={"rate": 2})
         hang_up(running)
         running.until("was not reloaded, and nothing changed: .*sampling.rate")
+        assert send(running, a_run())
+        poll(lambda: len(evaluations(backend)) == 2, deadline_s=60, what="both units to be scored")
+        change(file, metrics=[ANSWERED], sampling={"rate": 0.0}, serve={"drain": "7s"})
+        hang_up(running)
+        running.until("read again")
+        line = running.lines[-1]
         assert send(running, a_run())
         code = stopped(running)
 
     assert code == 0
-    assert ended_as(running, "answered") == (1, {"scored": 1})
+    assert (
+        line
+        == "the configuration was read again: applied sampling.rate; after a restart: serve.grpc, serve.http, serve.drain"
+    )
+    assert ended_as(running, "answered") == (3, {"scored": 2, "not_sampled": 1})
 
 
 def test_a_signal_during_the_start_waits(tmp_path: Path, backend: OtlpReceiver) -> None:
@@ -83,17 +74,3 @@ def test_worker_reads_its_file_again(tmp_path: Path, backend: OtlpReceiver) -> N
 
     assert (left, code) == ({"delegated": 1}, 0)
     assert {span.attributes["gen_ai.evaluation.name"] for span in evaluations(backend)} == {"answered", "hangs"}
-
-
-def test_several_workers_get_the_signal_of_their_command(tmp_path: Path, backend: OtlpReceiver) -> None:
-    config = configured(tmp_path)
-    with working(config, backend.endpoint, "--processes", "2") as running:
-        for place in (1, 2):
-            running.until(f"process {place}: scores: ")
-        change(config, sampling={"rate": 0.5})
-        hang_up(running)
-        for place in (1, 2):
-            running.until(f"process {place}: the configuration was read again: applied sampling.rate")
-        code = stopped(running)
-
-    assert code == 0

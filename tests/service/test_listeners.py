@@ -184,7 +184,7 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
     handler = ExportHandler(RecordingReceiver(), max_inflated_bytes=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(handler.answer, ExportRequest(TRACES, bytes(100_000), encoding=GZIP)) for _ in range(8)]
-        poll(lambda: len(most) >= 2, deadline_s=25, what="two bodies that are being inflated", every_s=0.02)
+        poll(lambda: len(most) >= 2, deadline_s=25, what="two bodies that are being inflated")
         go.set()
         assert {answer.result(30).status for answer in answers} == {200}
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll
+from tests.service.ending import dies_once, waits_but_first
+from tests.service.test_hangup import change, hang_up
 from tests.service.test_serve import asked, stopped
 from tests.service.test_worker import captured, configured, evaluations, working
 
@@ -33,25 +33,6 @@ def said() -> Iterator[list[str]]:
     yield []
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-def waits_but_first(code: int, folder: Path, place: int) -> None:
-    """The first process ends when the other exists; the other ends on a signal."""
-    there = folder / "there"
-    if place:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        there.touch()
-        signal.pause()
-    poll(there.exists, deadline_s=60, what="that the other is there")
-    sys.exit(code)
-
-
-def dies_once(folder: Path, _: int) -> None:
-    """Be killed the first time, and end well the second."""
-    been = folder / "been"
-    if not been.exists():
-        been.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("code", [0, 2, 3])
@@ -76,7 +57,9 @@ def test_one_that_was_killed_is_started_again(said: list[str], tmp_path: Path, m
     assert [line.partition(": ")[2] for line in said] == ["it is started again", "all end"]
 
 
-def test_two_processes_share_a_spool_each_with_a_page_and_drain_together(tmp_path: Path, backend: OtlpReceiver) -> None:
+def test_two_processes_share_a_spool_each_with_a_page_and_reload_and_drain_together(
+    tmp_path: Path, backend: OtlpReceiver
+) -> None:
     config = configured(tmp_path)
     captured(config, UNITS)
     port = free_port()
@@ -84,6 +67,10 @@ def test_two_processes_share_a_spool_each_with_a_page_and_drain_together(tmp_pat
         pages = [running.until(rf"process {one}: metrics on http://(\S+)/metrics")[1] for one in (1, 2)]
         poll(lambda: len(evaluations(backend)) == UNITS, deadline_s=60, what="that all is scored")
         response = [asked(page, "status")[0] for page in pages]
+        change(config, sampling={"rate": 0.5})
+        hang_up(running)
+        for one in (1, 2):
+            running.until(f"process {one}: the configuration was read again: applied sampling.rate")
         code = stopped(running)
 
     scored = [re.search(r": eligible ([\d,]+)", line) for line in running.lines]

@@ -174,7 +174,7 @@ def test_nothing_is_lost_or_doubled_while_the_backend_takes_nothing(
 
     with RawBackend() as backend:
         backend.reply(fault)
-        with proxied(backend.endpoint, monkeypatch, limits=Limits(timeout=3)) as (running, scorer, proxy):
+        with proxied(backend.endpoint, monkeypatch, timeout=3.0, limits=Limits(timeout=3)) as (running, scorer, proxy):
             sending = start_daemon(send_until_taken, "test-client", running, requests_of(sent, 64), send)
             wait_until(lambda: proxy.state()[1] >= failures)
             backend.reply(Reply())

@@ -6,9 +6,10 @@ import json
 import re
 import signal
 import sys
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -60,46 +61,71 @@ def posted(running: Serving) -> int:
     return asked(running.http, "/v1/traces", body)[0]
 
 
-def test_scores_of_spans_over_both_wires_leave_and_a_drain_ends_it_with_0(
-    tmp_path: Path, backend: OtlpReceiver
-) -> None:
-    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED]) as running:
-        taken = [send(running, a_run(), over="http"), send(running, a_run(), over="grpc")]
+class Ended(NamedTuple):
+    """A service that was stopped, with its answers before.
+
+    Attributes:
+        taken: whether it took the span over HTTP, and that over gRPC.
+        explained: the document of ``/explain`` of the unit over HTTP.
+        status: status and text of ``/status``.
+    """
+
+    running: Serving
+    endpoint: str
+    taken: list[bool]
+    evaluations: list[Any]
+    explained: Any
+    status: tuple[int, str]
+    code: int
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """Have a service score a unit over each wire, and stop it. One of its metrics could ask a judge."""
+    folder, run = tmp_path_factory.mktemp("serve"), a_run()
+    settings = {"metrics": [ANSWERED, "faithfulness"], "serve_metrics": free_port()}
+    with OtlpReceiver() as backend, serving(folder, backend.endpoint, **settings) as running:
+        taken = [send(running, run, over="http"), send(running, a_run(), over="grpc")]
+        path = f"/explain/{run.context.trace_id:032x}"
+        poll(lambda: "scored" in asked(running.page, path)[1], deadline_s=60, what="that its unit is scored")
+        explained, status = json.loads(asked(running.page, path)[1]), asked(running.page, "/status")
         code = stopped(running)
-
     evaluations = [span for span in backend.spans if span.scope == semconv.SCOPE]
-    assert (taken, code) == ([True, True], 0)
-    assert ended_as(running, "answered") == (2, {"scored": 2})
-    assert {span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in evaluations} == {1.0}
-    assert len(evaluations) == 2
+    return Ended(running, backend.endpoint, taken, evaluations, explained, status, code)
 
 
-def test_it_says_where_it_listens_what_it_does_and_where_scores_go(tmp_path: Path, backend: OtlpReceiver) -> None:
-    with serving(tmp_path, backend.endpoint, "--grpc", "none", serve_metrics=free_port()) as running:
-        page = running.page
-        assert stopped(running) == 0
+def test_scores_of_spans_over_both_wires_leave_and_a_drain_ends_it_with_0(ended: Ended) -> None:
+    scores = [
+        span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in ended.evaluations if span.name.endswith("answered")
+    ]
+    assert (ended.taken, ended.code) == ([True, True], 0)
+    assert ended_as(ended.running, "answered") == (2, {"scored": 2})
+    assert scores == [1.0, 1.0]
 
-    assert running.lines[:4] == [
+
+def test_it_says_where_it_listens_what_it_does_and_where_scores_go(ended: Ended) -> None:
+    running = ended.running
+    assert running.lines[:5] == [
+        f"OTLP/gRPC on {running.grpc} (plain text)",
         f"OTLP/HTTP on {running.http} (plain text)",
         "mode tee: a copy of the spans arrives, and only scores leave",
-        "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
-        f"metrics on http://{page}/metrics, with /status, /explain/TRACE_ID, /healthz and /readyz",
+        "scores: " + "; ".join(f"{it} to {ended.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
+        f"metrics on http://{running.page}/metrics, with /status, /explain/TRACE_ID, /healthz and /readyz",
     ]
 
 
-def test_what_became_of_a_trace_can_be_asked_while_it_runs(tmp_path: Path, backend: OtlpReceiver) -> None:
-    run, page = a_run(), free_port()
-    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED], serve_metrics=page) as running:
-        assert send(running, run)
-        path = f"/explain/{run.context.trace_id:032x}"
-        poll(lambda: "scored" in asked(running.page, path)[1], deadline_s=60, what="that its unit is scored")
-        (unit,) = json.loads(asked(running.page, path)[1])
-        status, response = asked(running.page, "/status")
+def test_what_became_of_a_trace_can_be_asked_while_it_runs(ended: Ended) -> None:
+    (unit,) = ended.explained
+    code, text = ended.status
 
-        assert unit["metrics"]["answered"]["outcome"] == "scored"
-        assert status == 200
-        assert re.search(r"answered .* scored 1", response)
-        assert "received: 1 request, 1 span" in response
+    assert unit["metrics"]["answered"]["outcome"] == "scored"
+    assert code == 200
+    assert re.search(r"answered .* scored [12]", text)
+    assert "received: 2 requests, 2 spans" in text
+
+
+def test_langchain_is_not_loaded_where_no_judge_needs_it(ended: Ended) -> None:
+    assert ended.running.lines[-1] == "langchain_core loaded: False"
 
 
 def test_scores_that_could_not_be_sent_are_reported_at_the_end(tmp_path: Path) -> None:
@@ -111,16 +137,9 @@ def test_scores_that_could_not_be_sent_are_reported_at_the_end(tmp_path: Path) -
     assert [line for line in running.lines if re.match(r"traces to \S+: failed .*; 1 span not delivered", line)]
 
 
-def test_langchain_is_not_loaded_where_no_judge_needs_it(tmp_path: Path, backend: OtlpReceiver) -> None:
-    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED, "faithfulness"]) as running:
-        assert send(running, a_run())
-        stopped(running)
-
-    assert running.lines[-1] == "langchain_core loaded: False"
-
-
 def test_a_signal_under_load_leaves_no_unit_without_an_outcome(tmp_path: Path, backend: OtlpReceiver) -> None:
-    with serving(tmp_path, backend.endpoint, metrics=[HANGS, ANSWERED], serve={"drain": "2s"}) as running:
+    metrics = [HANGS, ANSWERED]
+    with serving(tmp_path, backend.endpoint, "--grpc", "none", metrics=metrics, serve={"drain": "2s"}) as running:
         statuses = [posted(running) for _ in range(50)]
         running.process.send_signal(signal.SIGTERM)
         statuses += iter(lambda: posted(running), 0)  # until it stops listening
@@ -131,6 +150,7 @@ def test_a_signal_under_load_leaves_no_unit_without_an_outcome(tmp_path: Path, b
     assert ({*statuses} <= {200, 503}, code, eligible) == (True, 0, taken)
     assert (sum(outcomes.values()), "shutdown" in outcomes) == (taken, True)
     assert ended_as(running, "answered") == (taken, {"scored": taken})
+    assert [line for line in running.lines if line.startswith("OTLP/")] == [f"OTLP/HTTP on {running.http} (plain text)"]
 
 
 def test_while_it_drains_it_is_alive_and_not_ready_and_a_second_signal_ends_it(
@@ -149,12 +169,17 @@ def test_while_it_drains_it_is_alive_and_not_ready_and_a_second_signal_ends_it(
         assert running.ended() == -signal.SIGTERM
 
 
-def test_a_port_that_is_taken_is_reported_and_the_exit_code_is_2(tmp_path: Path, backend: OtlpReceiver) -> None:
-    taken = backend.endpoint.removeprefix("http://")
-    for name in ("http", "grpc"):
-        with serving(tmp_path, "http://127.0.0.1:1", f"--{name}", taken) as running:
-            assert running.ended() == 2
-            assert f"serve.{name}: nothing can listen on {taken}" in " ".join(running.lines)
+@pytest.mark.parametrize("name", ["http", "grpc"])
+def test_a_port_that_is_taken_is_reported_and_the_exit_code_is_2(
+    name: str, tmp_path: Path, backend: OtlpReceiver, refused: Callable[..., tuple[int, str]]
+) -> None:
+    file, taken = tmp_path / "spanscore.yaml", backend.endpoint.removeprefix("http://")
+    file.write_text("metrics: [exact_match]\nserve: {http: '127.0.0.1:0', grpc: '127.0.0.1:0'}")
+
+    code, text = refused("serve", str(file), f"--{name}", taken)
+
+    assert code == 2
+    assert f"serve.{name}: nothing can listen on {taken}" in text
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -32,6 +32,7 @@ from spanscore.service.worker import wait_for_disk
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
 
+Refused = Callable[..., tuple[int, str]]
 SAMPLE = SingleTurnSample(user_input="Who wrote Faust?", response="Goethe")
 
 
@@ -64,27 +65,67 @@ def evaluations(backend: OtlpReceiver) -> list[Any]:
     return [span for span in backend.spans if span.scope == semconv.SCOPE]
 
 
-def test_what_an_application_left_to_it_is_scored_and_a_drain_ends_it_with_0(
-    tmp_path: Path, backend: OtlpReceiver
-) -> None:
-    config = configured(tmp_path)
+class Ended(NamedTuple):
+    """A worker that was stopped, with its answers before.
+
+    Attributes:
+        left: outcomes of the application that filled the spool.
+        explained: the document of ``/explain`` of one unit.
+        status: the text of ``/status``.
+        ready: status and text of ``/readyz``.
+    """
+
+    running: Serving
+    config: Path
+    endpoint: str
+    left: dict[str, int]
+    evaluations: list[Any]
+    explained: Any
+    status: str
+    ready: tuple[int, str]
+    code: int
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """Have a worker score three units that were left to it and one that is captured while it runs, and stop it.
+
+    The worker finds none of the libraries that ``serve`` needs.
+    """
+    config = configured(tmp_path_factory.mktemp("worker"))
     left = captured(config, units=3)
-    with working(config, backend.endpoint) as running:
-        poll(lambda: len(evaluations(backend)) == 3, deadline_s=60, what="that all is scored")
-        code = stopped(running)
-
-    assert (left, code) == ({"delegated": 3}, 0)
-    assert ended_as(running, "answered") == (3, {"scored": 3})
-    assert {span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in evaluations(backend)} == {1.0}
-
-
-def test_what_is_captured_while_it_runs_is_scored_too(tmp_path: Path, backend: OtlpReceiver) -> None:
-    config = configured(tmp_path)
-    with working(config, backend.endpoint) as running:
-        running.until("^scores: ")
+    without = {WITHOUT: "uvicorn,httptools,uvloop"}
+    with OtlpReceiver() as backend, working(config, backend.endpoint, **without) as running:
+        poll(lambda: len(evaluations(backend)) == 3, deadline_s=60, what="that what was left is scored")
         captured(config)
-        poll(lambda: evaluations(backend), deadline_s=60, what="that it is scored")
-        assert stopped(running) == 0
+        poll(lambda: len(evaluations(backend)) == 4, deadline_s=60, what="that what was captured then is scored")
+        scored = evaluations(backend)
+        (explained,) = json.loads(asked(running.page, f"/explain/{scored[-1].trace_id:032x}")[1])
+        status, ready = asked(running.page, "/status")[1], asked(running.page, "/readyz")
+        code = stopped(running)
+    return Ended(running, config, backend.endpoint, left, scored, explained, status, ready, code)
+
+
+def test_what_is_left_to_it_or_captured_while_it_runs_is_scored_and_a_drain_ends_it_with_0(ended: Ended) -> None:
+    assert (ended.left, ended.code) == ({"delegated": 3}, 0)
+    assert ended_as(ended.running, "answered") == (4, {"scored": 4})
+    assert {span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in ended.evaluations} == {1.0}
+
+
+def test_it_says_what_it_reads_and_where_scores_go(ended: Ended) -> None:
+    assert ended.running.lines[:4] == [
+        f"spool: {ended.config.with_name('spool.db')}",
+        f"evaluator version: answered {Answered().evaluator_version}",
+        "scores: " + "; ".join(f"{it} to {ended.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
+        f"metrics on http://{ended.running.page}/metrics, with /status, /explain/TRACE_ID, /healthz and /readyz",
+    ]
+
+
+def test_what_became_of_a_unit_can_be_asked_while_it_runs(ended: Ended) -> None:
+    assert ended.explained["metrics"]["answered"]["outcome"] == "scored"
+    assert re.search(r"answered .* scored 4", ended.status)
+    assert f"evaluator version: answered {Answered().evaluator_version}" in ended.status
+    assert ended.ready == (200, "ready\n")
 
 
 @pytest.mark.server
@@ -132,35 +173,6 @@ def produced(kafka: Kafka, topic: str, span: Any) -> None:
     key = f"{span.context.trace_id:032x}"
     producer.produce(topic, encode_spans([span]).SerializeToString(), key=key)
     producer.flush()
-
-
-def test_it_says_what_it_reads_and_where_scores_go(tmp_path: Path, backend: OtlpReceiver) -> None:
-    with working(configured(tmp_path), backend.endpoint) as running:
-        page = running.page
-        assert stopped(running) == 0
-
-    assert running.lines[:4] == [
-        f"spool: {tmp_path / 'spool.db'}",
-        f"evaluator version: answered {Answered().evaluator_version}",
-        "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
-        f"metrics on http://{page}/metrics, with /status, /explain/TRACE_ID, /healthz and /readyz",
-    ]
-
-
-def test_what_became_of_a_unit_can_be_asked_while_it_runs(tmp_path: Path, backend: OtlpReceiver) -> None:
-    config = configured(tmp_path)
-    with working(config, backend.endpoint) as running:
-        running.until("^scores: ")
-        captured(config)
-        poll(lambda: evaluations(backend), deadline_s=60, what="that it is scored")
-        (scored,) = evaluations(backend)
-        (unit,) = json.loads(asked(running.page, f"/explain/{scored.trace_id:032x}")[1])
-        _, response = asked(running.page, "/status")
-
-        assert unit["metrics"]["answered"]["outcome"] == "scored"
-        assert re.search(r"answered .* scored 1", response)
-        assert f"evaluator version: answered {Answered().evaluator_version}" in response
-        assert asked(running.page, "/readyz") == (200, "ready\n")
 
 
 def test_while_its_disk_is_away_the_worker_is_not_ready_and_says_why(tmp_path: Path, backend: OtlpReceiver) -> None:
@@ -211,39 +223,33 @@ def test_what_a_drain_has_no_time_for_another_worker_scores(tmp_path: Path, back
     assert ended_as(running, "hangs") == (1, {"scored": 1})
 
 
-def test_with_nothing_to_read_it_says_what_to_write_and_the_exit_code_is_2(tmp_path: Path) -> None:
+def test_with_nothing_to_read_it_says_what_to_write_and_the_exit_code_is_2(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "spanscore.yaml").write_text("metrics: [exact_match]")
-    with working(tmp_path / "spanscore.yaml", dead_endpoint()) as running:
-        assert running.ended() == 2
 
-    text = " ".join(running.lines)
+    code, text = refused("worker", str(tmp_path / "spanscore.yaml"))
+
+    assert code == 2
     assert "spool: {path: " in text
     assert "kafka: {brokers: " in text
 
 
-def test_a_disk_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path) -> None:
+def test_a_disk_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path, refused: Refused) -> None:
     config = configured(tmp_path, spool={"path": str(tmp_path / "gone" / "spool.db")})
-    with working(config, dead_endpoint(), "--startup-timeout", "1s") as running:
-        assert running.ended() == 3
 
-    assert f"the folder {tmp_path / 'gone'} is not there, 1 s after the start" in " ".join(running.lines)
+    code, text = refused("worker", str(config), "--startup-timeout", "0.1s")
+
+    assert code == 3
+    assert f"the folder {tmp_path / 'gone'} is not there, 0.1 s after the start" in text
 
 
-def test_a_broker_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path) -> None:
+def test_a_broker_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path, refused: Refused) -> None:
     broker = dead_endpoint().removeprefix("http://")
     (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump({"metrics": [ANSWERED], "kafka": {"brokers": [broker]}}))
-    with working(tmp_path / "spanscore.yaml", dead_endpoint(), "--startup-timeout", "2s") as running:
-        assert running.ended() == 3
 
-    assert f"kafka: {broker}: no broker answers, 2 s after the start" in running.lines
+    code, text = refused("worker", str(tmp_path / "spanscore.yaml"), "--startup-timeout", "1s")
 
-
-def test_it_needs_none_of_the_libraries_that_serve_needs(tmp_path: Path, backend: OtlpReceiver) -> None:
-    config = configured(tmp_path)
-    captured(config)
-    with working(config, backend.endpoint, **{WITHOUT: "uvicorn,httptools,uvloop"}) as running:
-        poll(lambda: evaluations(backend), deadline_s=60, what="that it is scored")
-        assert stopped(running) == 0
+    assert code == 3
+    assert f"kafka: {broker}: no broker answers, 1 s after the start" in text
 
 
 def test_a_disk_that_comes_late_is_waited_for(tmp_path: Path) -> None:

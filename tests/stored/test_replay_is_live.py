@@ -10,7 +10,8 @@ import pytest
 from tests.stored.live_runs import SERVICE, UNITS, LiveRuns, replayed, scored_in
 from tests.stored.stores import StoreDouble, served
 
-from spanscore.stored.replay import Journal
+from spanscore.scorer import pipeline_of
+from spanscore.stored.replay import Journal, replay_scorer
 
 
 @contextmanager
@@ -70,3 +71,16 @@ def test_what_the_store_has_scores_of_is_not_scored_again(
 
     assert sum(replay["skipped"].values()) == len(live.scored)
     assert (replay["outcomes"], replay["judge_calls"], replay["taken"]) == ({}, 0, {})
+
+
+@pytest.mark.parametrize(("emits", "names"), [(True, ["PhoenixSink"]), (False, [])])
+def test_a_replay_sends_no_messages_about_past_units(tmp_path: Path, emits: bool, names: list[str]) -> None:
+    webhook = "{webhook: {url: 'http://127.0.0.1:9/in', when: [exact_match<1]}}"
+    config = tmp_path / "spanscore.yaml"
+    config.write_text(f"metrics: [exact_match]\noutputs: {{sinks: [phoenix, {webhook}]}}\n")
+
+    replay = replay_scorer(config, emits=emits)
+    sinks = pipeline_of(replay.scorer).users_sinks
+    replay.scorer.shutdown()
+
+    assert [type(sink).__name__ for sink in sinks] == names

@@ -1,6 +1,10 @@
-"""The public doubles keep the promises of their docstrings."""
+"""The public doubles keep the promises of their docstrings, and the contract suites need no test runner of their own choice."""
 
 from __future__ import annotations
+
+import re
+import subprocess
+import sys
 
 import pytest
 from tests.judges.models import QUESTION
@@ -47,3 +51,28 @@ async def test_embeddings_are_looked_up() -> None:
 async def test_a_text_without_a_vector_is_an_error() -> None:
     with pytest.raises(JudgeError, match="no vector"):
         await ScriptedEmbeddings({}).embed(["a"])
+
+
+SUITES = """
+import sys, unittest
+sys.modules["pytest"] = None  # not to be had
+from spanscore.testing import MemorySink, QueueContract, SinkContract
+from spanscore.pipeline.queues import MemoryQueue
+
+class TestSink(SinkContract, unittest.TestCase):
+    quotes = True
+    def make(self): return MemorySink()
+
+class TestQueue(QueueContract, unittest.TestCase):
+    def make(self): return [].append
+
+unittest.main(argv=["suites"], verbosity=2)
+"""
+
+
+def test_unittest_runs_them_where_there_is_no_pytest() -> None:
+    ran = subprocess.run([sys.executable, "-c", SUITES], check=False, capture_output=True, text=True)
+
+    matches = dict(re.findall(r"^(test_\w+) .*\n.* \.\.\. (\w+)$", ran.stderr, flags=re.MULTILINE))
+    assert matches["test_shutdown_twice_is_as_good_as_once"] == "ok"
+    assert matches["test_it_is_a_queue"] == "FAIL"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.servers.openai_api import OpenAIServer
+from tests.traces.event_only import FORMS, SAMPLES, SAMPLES_ENV, SPANS, run
+from tests.traces.newest import changes
 from tests.traces.record import INSTRUMENTATIONS
 from tests.traces.recordings import RECORDINGS, Recording, differences
+from tests.traces.said import answer
+
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.score import Outcome
 
 NO_IDS = "retrieved_context_ids"
 """OpenLLMetry writes the texts of documents alone."""
@@ -69,3 +77,39 @@ def test_where_content_is_off_that_is_said(recording: Recording) -> None:
 
     assert samples.outcome == "no_sample"
     assert str(samples.reason).startswith("content is not on the spans (")
+
+
+pytest.importorskip("opentelemetry.instrumentation.genai.openai")
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != SPANS])
+def test_content_in_log_records_gives_the_samples_of_content_on_spans(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = {}
+    with OpenAIServer(answer) as server:
+        for place in (SPANS, form):
+            monkeypatch.setenv(SAMPLES_ENV, str(tmp_path / place))
+            run(place, server.url)
+            samples[place] = sorted((tmp_path / place).read_text().splitlines())
+
+    assert len(samples[SPANS]) == SAMPLES
+    assert samples[form] == samples[SPANS]
+
+
+OLD = Samples(single_turn=SingleTurnSample(user_input="q", response="a", retrieved_contexts=["c"]))
+
+
+def test_each_unit_whose_sample_changed_is_named_with_the_fields() -> None:
+    new = replace(OLD, single_turn=SingleTurnSample(user_input="q", response="b"))
+
+    assert changes([OLD, new], [OLD, OLD]) == ["unit 2: response and retrieved_contexts"]
+
+
+def test_a_unit_without_a_sample_or_without_a_unit_to_compare_is_a_change() -> None:
+    assert changes([Samples(outcome=Outcome.NO_SAMPLE)], [OLD]) == ["unit 1: no_sample, not a sample"]
+    assert changes([], [OLD]) == ["0 units, not 1"]
+
+
+def test_the_same_samples_are_no_change() -> None:
+    assert changes([OLD], [OLD]) == []

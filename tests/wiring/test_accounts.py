@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.judges.models import QUESTION as PROMPT
 from tests.judges.models import Answers
-from tests.live import QUESTION, a_line, rag
+from tests.live import a_line, run_rag
 
 from spanscore.config import Budget
 from spanscore.judges import embedder, judge
@@ -134,8 +134,7 @@ def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start(
         pipeline_of(scorer).span_thread.ensure()
         assert scorer.flush(5)
         before = instruments(reader)
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         (row,) = scorer.status().accounts
         text = " ".join(str(scorer.status()).split())
@@ -159,8 +158,7 @@ def test_a_budget_is_reported_from_the_start_and_as_it_is_spent() -> None:
         pipeline_of(scorer).span_thread.ensure()
         assert scorer.flush(5)
         before = budgets(reader)
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         text = " ".join(str(scorer.status()).split())
         after = budgets(reader)

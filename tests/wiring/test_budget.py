@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from tests.live import QUESTION, a_line, a_trace, rag
+from tests.live import a_line, a_trace, run_rag
 
 from spanscore import ConfigurationError, OnlineScorer, judge
 from spanscore.config import Budget, JudgeSettings
@@ -48,8 +48,7 @@ def test_a_unit_that_was_chosen_and_not_asked_is_a_failed_one_with_its_weight() 
     asked = Counting()
     with a_line(polite(asked), budget=[Budget(calls=3, per=MONTH)]) as (scorer, trace):
         for _ in range(5):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
         outcomes = scorer.status().outcomes
         excluded = pipeline_of(scorer).ledger.excluded()
 
@@ -67,9 +66,7 @@ def test_a_share_divides_what_may_be_spent() -> None:
         scorer,
         _,
     ):
-        for _ in range(4):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, 4)
 
     assert asked.asked == 2
 
@@ -78,9 +75,7 @@ def test_a_metrics_budget_leaves_the_others_alone() -> None:
     asked = Counting()
     own = Budget(calls=1, per=MONTH, metric="polite")
     with a_line(polite(asked), polite(asked, "kind"), budget=[own]) as (scorer, _):
-        for _ in range(3):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
         outcomes = scorer.status().outcomes
 
     assert outcomes == {"polite": {"scored": 1, "budget_exhausted": 2}, "kind": {"scored": 3}}

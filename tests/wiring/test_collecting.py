@@ -139,7 +139,7 @@ def test_a_conversation_is_a_case_when_it_has_ended(out: Path) -> None:
 def test_what_was_scored_when_it_is_shut_down_is_collected(out: Path) -> None:
     with a_line(Grounded(), Held(threading.Event()), collect=failing(out)) as (scorer, _):
         ask(scorer)
-        poll(lambda: scorer.status().outcomes["grounded"], deadline_s=10, what="its first score", every_s=0.01)
+        poll(lambda: scorer.status().outcomes["grounded"], deadline_s=10, what="its first score")
 
     assert [case["scores"]["grounded"]["value"] for case in cases(out)] == [0.0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.live import QUESTION, a_line, rag
+from tests.live import a_line, run_rag
 
 from spanscore.metrics import AspectCritic
 from spanscore.testing import ScriptedJudge
@@ -33,9 +33,7 @@ def counted(reader: InMemoryMetricReader) -> dict[str, float]:
 def test_it_is_counted_marked_and_reported_and_the_verdict_stands() -> None:
     reader = InMemoryMetricReader()
     with a_line(sourced(AGAINST, FOR, AGAINST), meter_provider=MeterProvider([reader])) as (scorer, trace):
-        for _ in range(3):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
         status = scorer.status()
         assert counted(reader) == {"sourced": 2}
 
@@ -49,8 +47,7 @@ def test_it_is_counted_marked_and_reported_and_the_verdict_stands() -> None:
 def test_where_there_is_none_nothing_is_reported_but_a_zero() -> None:
     reader = InMemoryMetricReader()
     with a_line(sourced(FOR), meter_provider=MeterProvider([reader])) as (scorer, trace):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
         assert "contradict" not in str(scorer.status())
         assert counted(reader) == {"sourced": 0}
 

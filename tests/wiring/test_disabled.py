@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.live import QUESTION, Grounded, a_trace, rag
+from tests.live import Grounded, a_trace, run_rag
 
 from spanscore import OnlineScorer, Rule
 from spanscore.config import RuleCondition, Sampling
@@ -18,9 +18,7 @@ def test_nothing_is_asked_and_what_was_chosen_is_filtered(value: str, monkeypatc
     monkeypatch.setenv("SPANSCORE_DISABLED", value)
     trace, metric = a_trace(), Grounded()
     with OnlineScorer([metric], tracer_provider=trace.provider) as scorer:
-        for _ in range(3):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
         status = scorer.status()
 
     assert metric.seen == []
@@ -34,8 +32,7 @@ def test_nothing_is_asked_and_what_was_chosen_is_filtered(value: str, monkeypatc
 def test_a_value_that_says_no_changes_nothing(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPANSCORE_DISABLED", value)
     with OnlineScorer([Grounded()], tracer_provider=a_trace().provider) as scorer:
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     assert scorer.status().outcomes == {"grounded": {"scored": 1}}
     assert not [note for note in scorer.status().notes if NOTE in note]
@@ -47,7 +44,6 @@ def test_a_scorer_of_a_file_and_its_rules_are_stopped_as_well(tmp_path: Path, mo
     file.write_text("{judge: {model: lexical}, metrics: [faithfulness], sampling: {rate: 0.0}}")
     rules = [Rule(rate=1.0, name="all", when=RuleCondition(status="ok"))]
     with OnlineScorer.from_config(file, sampling=Sampling(rules=rules), tracer_provider=a_trace().provider) as scorer:
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     assert scorer.status().outcomes == {"faithfulness": {"filtered": 1}}

@@ -7,7 +7,7 @@ from time import time_ns
 from typing import Any
 from uuid import uuid4
 
-from tests.live import QUESTION, Failing, Held, a_line, looked_at, rag
+from tests.live import QUESTION, Failing, Held, a_line, looked_at, rag, run_rag
 from tests.servers.server import poll
 
 from spanscore.config import Limits
@@ -67,8 +67,7 @@ def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_ful
     go_on.set()
     with a_line(Held(go_on), limits=Limits(queue_size=2)) as (scorer, _):
         for _ in range(30):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
         go_on.clear()
         for _ in range(8):
             rag("Nowhere.").invoke(QUESTION, config={"callbacks": [scorer.handler]})
@@ -93,8 +92,7 @@ def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_ful
 
 def test_where_no_unit_was_scored_a_status_tells_of_no_mean() -> None:
     with a_line(Failing(RuntimeError("no"))) as (scorer, _):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         said = " ".join(str(scorer.status()).split())
 

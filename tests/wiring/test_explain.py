@@ -122,7 +122,7 @@ def test_an_outcome_that_comes_later_is_filled_in() -> None:
     go_on = threading.Event()
     with a_line(Held(go_on)) as (scorer, _):
         trace_id = invoked(scorer)
-        poll(lambda: scorer.explain(trace_id), deadline_s=5, what="the unit to close", every_s=0.01)
+        poll(lambda: scorer.explain(trace_id), deadline_s=5, what="the unit to close")
         before = of_metric(scorer, trace_id, "held")["outcome"]
         go_on.set()
         assert scorer.flush(5)
@@ -234,7 +234,7 @@ def test_a_unit_is_explained_when_its_outcomes_are_there_and_not_before() -> Non
     go_on = threading.Event()
     with a_line(Held(go_on)) as (scorer, _):
         trace_id = invoked(scorer)
-        poll(lambda: scorer.explain(trace_id), deadline_s=5, what="the unit to close", every_s=0.01)
+        poll(lambda: scorer.explain(trace_id), deadline_s=5, what="the unit to close")
         before = scorer.explain(trace_id)[0]
         go_on.set()
         assert scorer.flush(5)

@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.live import EXTERNAL, QUESTION, a_line, rag
+from tests.live import EXTERNAL, a_line, run_rag
 from tests.stored.live_runs import replayed, scored_in
 
 from spanscore import ScoringSpanProcessor, metric, semconv
@@ -47,9 +47,7 @@ def of_application(trace: Any) -> list[Any]:
 def called() -> Iterator[Any]:
     """Runs of the callback."""
     with a_line(polite, capture=Capture(content=True), **OPTIONS) as (scorer, trace):
-        for _ in range(RUNS):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(20)
+        run_rag(scorer, RUNS)
         yield trace
 
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.capture.otlp.builders import a_wire_span, taken
-from tests.live import EXTERNAL, QUESTION, Trace, a_trace, rag
+from tests.live import EXTERNAL, QUESTION, Trace, a_trace, rag, run_rag
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.server import poll
 from tests.wiring.constant_metrics import Gated
@@ -27,7 +27,6 @@ from tests.wiring.test_reload import (
     constant,
     made_of,
     read_counters,
-    run,
     run_around,
     write,
 )
@@ -81,7 +80,7 @@ def test_inner_units_keep_the_metrics_of_the_start_of_their_root(file: Path) -> 
 
         run_around(scorer, reload)
         during = inner(scorer)
-        run(scorer)
+        run_rag(scorer)
 
         assert during == {"kept": {"scored": 1}, "added": {}, "left_out": {"scored": 1}}
         assert inner(scorer) == {"kept": {"scored": 2}, "added": {"scored": 1}, "left_out": {"scored": 1}}
@@ -92,7 +91,7 @@ def test_an_added_metric_scores_the_inner_units_of_later_roots_with_its_own_valu
     with made_of(write(file, constant("kept"), units=CHAT)) as scorer:
         write(file, constant("kept"), constant("added", 0.25), units=CHAT)
         scorer.reload()
-        run(scorer, 2)
+        run_rag(scorer, 2)
         kept, added = scorer.status().inner
 
     assert (kept.mean[0], added.mean[0]) == (1.0, 0.25)
@@ -101,10 +100,10 @@ def test_an_added_metric_scores_the_inner_units_of_later_roots_with_its_own_valu
 
 def test_a_removed_metric_keeps_its_counts_of_inner_units_and_has_no_rate(file: Path) -> None:
     with made_of(write(file, constant("left_out"), constant("kept"), units=CHAT)) as scorer:
-        run(scorer, 2)
+        run_rag(scorer, 2)
         write(file, constant("kept"), units=CHAT)
         scorer.reload()
-        run(scorer)
+        run_rag(scorer)
         kept, left_out = scorer.status().inner
 
         assert (kept.metric, kept.rate, kept.eligible) == ("kept", 1.0, 3)
@@ -116,7 +115,7 @@ def test_a_metric_that_is_removed_before_its_first_inner_unit_is_in_no_count(fil
     with made_of(write(file, constant("left_out"), units=CHAT)) as scorer:
         write(file, constant("added"), units=CHAT)
         scorer.reload()
-        run(scorer)
+        run_rag(scorer)
 
         assert inner(scorer) == {"added": {"scored": 1}}
 
@@ -130,7 +129,7 @@ def test_the_rates_of_the_roots_start_are_in_the_probability_of_an_inner_score(f
             scorer.reload()
 
         run_around(scorer, reload)
-        run(scorer, 20)
+        run_rag(scorer, 20)
         probabilities = [score.probability for unit, scores in sink.emitted for score in scores if unit.inner]
 
         assert (probabilities[0], {*probabilities[1:]}) == (1.0, {0.5})
@@ -146,7 +145,7 @@ def test_a_recorded_root_has_its_inner_units_if_a_reload_samples_no_later_root(f
             scorer.reload()
 
         run_around(scorer, reload)
-        run(scorer, 3)
+        run_rag(scorer, 3)
 
         assert inner(scorer) == {"constant": {"scored": 1}}
         assert scorer.status().outcomes == {"constant": {"scored": 1, "not_sampled": 3}}
@@ -197,7 +196,7 @@ def test_inner_units_ask_the_judge_of_their_roots_start_and_another_judge_begins
 
             run_around(scorer, reload)
             (state,) = scorer.status().inner
-            run(scorer)
+            run_rag(scorer)
             (after,) = scorer.status().inner
 
         assert [body["model"] for body in provider.requests] == ["small", "small", "large", "large"]
@@ -260,7 +259,7 @@ def test_jobs_of_inner_units_in_a_spool_keep_their_metrics(file: Path, tmp_path:
         scorer.reload()
         Gated.gate.set()
         assert scorer.flush(20)
-        run(scorer)
+        run_rag(scorer)
 
         assert inner(scorer) == {"after": {"scored": 1}, "gated": {"scored": 1}}
         assert books_hold(scorer)
@@ -271,13 +270,13 @@ def test_a_worker_keeps_the_counts_of_inner_units_that_only_other_processes_have
     spool = str(tmp_path / "spool.db")
     settings = {"units": CHAT, "spool": {"path": spool, "score_here": False}}
     with made_of(write(tmp_path / "app.yaml", **settings)) as application:
-        run(application)
+        run_rag(application)
         with made_of(write(file, spool={"path": spool})) as worker:
             worker.start_workers()
             poll(lambda: inner(worker) == {"constant": {"scored": 1}}, deadline_s=20, what="the first inner score")
             write(file, constant("constant", 0.5), constant("added"), spool={"path": spool})
             worker.reload()
-            run(application)
+            run_rag(application)
             poll(lambda: inner(worker) == {"constant": {"scored": 2}}, deadline_s=20, what="the second inner score")
             assert worker.flush(10)
 
@@ -298,7 +297,7 @@ def test_changed_entries_need_a_restart_and_the_other_keys_are_applied(file: Pat
         also = [{"kind": "chat", "rate": 0.0}, {"kind": "retriever"}]
         write(file, constant("other"), units={"also": also})
         result = scorer.reload()
-        run(scorer)
+        run_rag(scorer)
 
         assert (result.changed, result.after_restart) == (("metrics",), ("units.also",))
         assert inner(scorer) == {"other": {"scored": 1}}
@@ -310,7 +309,7 @@ def test_a_reload_does_not_remove_a_metric_that_an_entry_names(file: Path) -> No
         write(file, constant("other"), units=also)
         with pytest.raises(ConfigurationError, match=r"units\.also names 'constant' for chat, which is not a metric"):
             scorer.reload()
-        run(scorer)
+        run_rag(scorer)
 
         assert inner(scorer) == {"constant": {"scored": 1}}
         assert "units.also names 'constant'" in scorer.status().reloads.fault
@@ -321,7 +320,7 @@ def test_an_entry_with_metrics_keeps_them_over_a_reload(file: Path) -> None:
     with made_of(write(file, constant("named"), constant("left_out"), units=also)) as scorer:
         write(file, constant("added"), constant("named", 0.5), units=also)
         scorer.reload()
-        run(scorer)
+        run_rag(scorer)
         (state,) = scorer.status().inner
 
         assert (state.metric, state.mean[0], state.outcomes) == ("named", 0.5, {"scored": 1})
@@ -344,7 +343,7 @@ def test_books_of_roots_and_inner_units_balance_over_reloads_under_traffic(file:
     with made_of(
         write(file, *metrics, **lasting, **settings), meter_provider=MeterProvider(metric_readers=[reader])
     ) as scorer:
-        run(scorer)
+        run_rag(scorer)
         threads = traffic(scorer, over)
         counters = read_counters(reader)
         for turn in range(1, 25):
@@ -368,7 +367,7 @@ def test_each_inner_unit_has_the_evaluator_versions_of_its_root_under_traffic(fi
     over, trace = threading.Event(), a_trace()
     lasting = {"units": CHAT, "limits": {"queue_size": 100_000}}
     with made_of(write(file, constant("one"), **lasting), trace) as scorer:
-        run(scorer)
+        run_rag(scorer)
         threads = traffic(scorer, over) if receiver == "callback" else traffic_over_otlp(scorer, over)
         for turn in range(24):
             write(file, constant("one", turn / 24), *([constant("two")] if turn % 2 else []), **lasting)

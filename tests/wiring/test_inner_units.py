@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from tests.live import ANSWER, CONTEXT, QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
+from tests.live import ANSWER, CONTEXT, QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag, run_rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric, semconv
 from spanscore.config import Limits, Outputs, RemoteScoring, Sampling, Units
@@ -46,9 +46,7 @@ def outcomes(scorer: OnlineScorer) -> dict[str, dict[str, int]]:
 
 def run(*metrics: Any, runs: int = 1, also: Any = (RETRIEVER, CHAT), **options: Any):
     with a_line(*metrics, units=Units(also=also), **options) as (scorer, trace):
-        for _ in range(runs):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer, runs)
         return scorer, scorer.status(), trace
 
 
@@ -193,8 +191,7 @@ def test_the_reason_is_the_latest_one_also_if_its_outcome_was_there_before():
     with a_line(fickle, units=Units(also=(RETRIEVER,))) as (scorer, _):
         reasons = []
         for _ in range(3):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(10)
+            run_rag(scorer)
             reasons.append(scorer.status().inner[0].reason.partition(":")[0])
 
     assert reasons == ["metric_error", "no_value", "metric_error"]

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.core.test_fork import in_child
 from tests.judges.models import PlainModel
-from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
+from tests.live import Grounded, a_line, identity_holds, run_rag
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError, OnlineScorer
@@ -79,11 +79,6 @@ def run(scorer: OnlineScorer) -> None:
     loop.submit(runs.run()).result(10)
 
 
-def score_one(scorer: OnlineScorer) -> None:
-    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-    assert scorer.flush(5)
-
-
 def points(reader: InMemoryMetricReader) -> dict[tuple[str, str], float]:
     """Name and source → value, of all that is not zero."""
     data = reader.get_metrics_data()
@@ -103,7 +98,7 @@ def test_a_run_is_in_no_count_of_the_population(tmp_path: Path) -> None:
         scorer,
         trace,
     ):
-        score_one(scorer)
+        run_rag(scorer)
         run(scorer)
         result, status = points(reader), scorer.status()
 
@@ -130,7 +125,7 @@ def test_a_judge_that_has_changed_between_two_processes_is_seen(tmp_path: Path) 
         assert scorer.status().judge_check[0].last.p == 1.0  # type: ignore[union-attr]
 
     with a_line(Says(), judge_check=judge_check, meter_provider=MeterProvider(metric_readers=[reader])) as (scorer, _):
-        score_one(scorer)
+        run_rag(scorer)
         run(scorer)
         result = points(reader)
 
@@ -171,7 +166,7 @@ def test_a_run_with_too_few_answers_says_so_and_tells_no_number(tmp_path: Path) 
     says = Says(away={f"r{n}" for n in range(11)})
     provider = MeterProvider(metric_readers=[reader])
     with a_line(says, judge_check=labelled(tmp_path), meter_provider=provider) as (scorer, _):
-        score_one(scorer)
+        run_rag(scorer)
         run(scorer)
 
         assert "too few answers for a result: 9 of 20" in str(scorer.status())
@@ -193,7 +188,7 @@ def test_what_it_costs_is_the_budgets_and_makes_no_unit_seem_dearer(tmp_path: Pa
     critic = AspectCritic(judge(PlainModel()), name="says", definition="Is it polite?")
     options = {"budget": [Budget(calls=100, per="1h")], "meter_provider": MeterProvider(metric_readers=[reader])}
     with a_line(critic, judge_check=labelled(tmp_path, count=3), **options) as (scorer, _):
-        score_one(scorer)
+        run_rag(scorer)
         run(scorer)
         budget_ledger = pipeline_of(scorer).budget_ledger
         assert budget_ledger is not None
@@ -239,7 +234,7 @@ def test_a_fallbacks_answer_says_nothing_of_the_judge(tmp_path: Path) -> None:
 
 def test_a_scorer_that_is_shut_down_tells_of_no_next_run(tmp_path: Path) -> None:
     with a_line(Says(), judge_check=labelled(tmp_path)) as (scorer, _):
-        score_one(scorer)
+        run_rag(scorer)
         poll(lambda: "next in" in str(scorer.status().judge_check[0]), deadline_s=10, what="the schedule")
         scorer.shutdown(5)
 

@@ -1,4 +1,7 @@
-"""Beginnings and ends of a process: exit without shutdown, a dead collector, fork, the application's own shutdown."""
+"""Beginnings and ends of a process: exit without shutdown, the application's own shutdown.
+
+Exits with a dead collector and forks are in ``tests/safety``.
+"""
 
 import os
 import subprocess
@@ -6,7 +9,7 @@ import sys
 import textwrap
 
 import pytest
-from tests.live import QUESTION, Grounded, a_line, a_trace, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, rag, run_rag
 
 from spanscore.config import Outputs
 
@@ -48,23 +51,6 @@ def test_an_exit_without_shutdown_exports_what_is_held():
     assert [line.partition(":")[2][:12] for line in done.stderr.splitlines()] == [" no metrics,"]
 
 
-def test_with_a_dead_collector_one_line_is_logged_and_the_exit_is_bounded():
-    done = run(
-        """
-        scorer = OnlineScorer([Grounded()], service_name="app")
-        print(rag().invoke(QUESTION, config={"callbacks": [scorer.handler]}))
-        began = time.monotonic()
-        scorer.shutdown()
-        print(time.monotonic() - began < 6)
-        """,
-        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
-    )
-
-    assert done.stdout.splitlines() == ["Paris is the capital of France.", "True"]
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("spanscore: nothing can be exported to http://127.0.0.1:9 (connection refused): is")
-
-
 def test_a_scorer_that_is_never_used_keeps_no_thread_but_the_one_that_imports():
     done = run("""
         import threading
@@ -74,35 +60,6 @@ def test_a_scorer_that_is_never_used_keeps_no_thread_but_the_one_that_imports():
 
     assert done.stdout.strip() in ("[]", "['spanscore-warm-up']")
     assert done.stderr == ""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_child_counts_and_exports_its_own_only():
-    done = run("""
-        import os
-        trace = a_trace()
-        scorer = OnlineScorer([Grounded()], tracer_provider=trace.provider)
-        config = {"callbacks": [scorer.handler]}
-        rag().invoke(QUESTION, config=config)
-        assert scorer.flush(5)
-        rag().invoke(QUESTION, config=config)
-        child = os.fork()
-        if child == 0:
-            before = len(trace.roots)
-            for _ in range(3):
-                rag().invoke(QUESTION, config=config)
-            flushed = scorer.flush(10)
-            status = scorer.status()
-            ok = flushed and len(trace.roots) - before == 3 and status.outcomes["grounded"] == {"scored": 3}
-            ok = ok and status.units == 3
-            print("child", ok, flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
-        assert scorer.flush(5)
-        print("parent", scorer.status().outcomes["grounded"], len(trace.roots))
-    """)
-
-    assert done.stdout.splitlines() == ["child True", "parent {'scored': 2} 2"], done.stderr
 
 
 def test_what_is_held_when_the_application_shuts_its_provider_down_is_counted_as_lost():
@@ -119,7 +76,6 @@ def test_scorers_share_a_process():
     first, second = a_trace(), a_trace()
     with a_line(trace=first) as (one, _), a_line(trace=second) as (two, _):
         for scorer in (one, two):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
 
     assert [r.attributes["spanscore.status"] for r in (*first.roots, *second.roots)] == ["scored", "scored"]

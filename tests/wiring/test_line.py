@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -27,6 +26,7 @@ from tests.live import (
     identity_holds,
     model,
     rag,
+    run_rag,
 )
 from tests.servers.server import poll
 
@@ -45,27 +45,15 @@ def config(scorer, **more):
     return {"callbacks": [scorer.handler], **more}
 
 
-async def by_astream(chain, **kwargs):
-    return "".join([part async for part in chain.astream(QUESTION, **kwargs)])
-
-
-WAYS = {
-    "invoke": lambda chain, **kw: chain.invoke(QUESTION, **kw),
-    "ainvoke": lambda chain, **kw: asyncio.run(chain.ainvoke(QUESTION, **kw)),
-    "batch": lambda chain, **kw: chain.batch([QUESTION], **kw)[0],
-    "abatch": lambda chain, **kw: asyncio.run(chain.abatch([QUESTION], **kw))[0],
-    "stream": lambda chain, **kw: "".join(chain.stream(QUESTION, **kw)),
-    "astream": lambda chain, **kw: asyncio.run(by_astream(chain, **kw)),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_score_stands_on_the_span_of_its_run(way):
+def test_a_score_stands_on_the_span_of_its_run_and_nothing_is_remembered():
     with a_line() as (scorer, trace):
-        answer = WAYS[way](rag(), config=config(scorer))
+        answer = rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
+        line = pipeline_of(scorer)
+        remembered = scorer.handler.memory.remembered(), line.units.hold.in_flight, len(line.hold), len(line.assembler)
 
     (root,) = trace.roots
+    assert remembered == (0, {}, 0, 0)
     assert answer == ANSWER
     assert root.attributes["spanscore.score.grounded"] == 1.0
     assert root.attributes["spanscore.status"] == "scored"
@@ -100,21 +88,6 @@ def test_usage_and_conversation_stand_on_the_spans():
     (chat,) = trace.named("chat")
     assert (chat.attributes["gen_ai.usage.input_tokens"], chat.attributes["gen_ai.usage.output_tokens"]) == (11, 7)
     assert trace.roots[0].attributes["gen_ai.conversation.id"] == "s-1"
-
-
-def test_an_agent_tool_has_a_span():
-    @tool
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        return f"sunny in {city}"
-
-    chain = RunnableLambda(lambda _: weather.invoke({"city": "Paris"}))
-    with a_line(trace=(trace := a_trace())) as (scorer, _):
-        chain.invoke("go", config=config(scorer))
-        scorer.flush(5)
-
-    (span,) = trace.named("execute_tool")
-    assert (span.name, span.attributes["gen_ai.tool.name"]) == ("execute_tool weather", "weather")
 
 
 def test_two_chains_under_one_ambient_span_are_two_units():
@@ -152,8 +125,7 @@ def test_what_the_application_edits_afterwards_is_not_what_is_scored():
 
 def test_without_content_capture_no_text_leaves():
     with a_line() as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     assert trace.evaluations
     assert not any(text in trace.text() for text in ("capital", "Paris", "France"))
@@ -198,8 +170,7 @@ def test_expected_references_reach_the_metric():
 
 def test_a_late_score_arrives_on_an_evaluation_span():
     with a_line(Slow(0.6), outputs=Outputs(hold=0.1)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     (root,), (evaluation,) = trace.roots, trace.evaluations
     assert (root.attributes["spanscore.status"], "spanscore.score.slow" in root.attributes) == ("pending", False)
@@ -218,9 +189,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failed_evaluation_has_no_value_and_says_why(fault):
     metric, outcome, error_type = FAULTS[fault]
-    with a_line(metric, Grounded(), limits=Limits(timeout=1.0)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+    with a_line(metric, Grounded(), limits=Limits(timeout=0.5)) as (scorer, trace):
+        run_rag(scorer)
 
     (root,) = trace.roots
     failed = next(s for s in trace.evaluations if s.attributes["gen_ai.evaluation.name"] == "failing")
@@ -231,8 +201,7 @@ def test_a_failed_evaluation_has_no_value_and_says_why(fault):
 
 def test_an_undefined_metric_is_not_zero():
     with a_line(Failing(None)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     root = trace.roots[0].attributes
     assert (root["spanscore.status"], root["spanscore.outcome.failing"]) == ("not_scored", "no_value")
@@ -253,9 +222,7 @@ def test_a_missing_field_names_metric_and_field():
 
 def test_a_full_queue_is_said_on_the_trace():
     with a_line(Slow(0.3), limits=Limits(queue_size=1)) as (scorer, trace):
-        for _ in range(3):
-            rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
         assert scorer.status().outcomes["slow"] == {"scored": 1, "queue_full": 2}
 
     assert sorted(r.attributes["spanscore.status"] for r in trace.roots) == ["not_scored", "not_scored", "scored"]
@@ -272,7 +239,6 @@ def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
             lambda: scorer.status().outcomes["held"] == {"queue_full": 4},
             deadline_s=10,
             what="four units to be turned away",
-            every_s=0.01,
         )
         go_on.set()
         assert scorer.flush(10)
@@ -285,8 +251,7 @@ def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
 def test_a_unit_heavier_than_the_queue_waits_alone():
     with a_line(limits=Limits(queue_bytes=1)) as (scorer, _):
         for _ in range(3):
-            rag().invoke(QUESTION, config=config(scorer))
-            assert scorer.flush(10)
+            run_rag(scorer)
 
         assert scorer.status().outcomes["grounded"] == {"scored": 3}
 
@@ -304,7 +269,6 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
             lambda: scorer.status().queue[0] == 12 and len(read) >= 4,
             deadline_s=10,
             what="twelve units in the queue, four of them read",
-            every_s=0.01,
         )
         assert not scorer.flush(0.2)
         early = len(read)
@@ -320,7 +284,7 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
     with a_line(Held(threading.Event()), limits=Limits(workers=1)) as (scorer, _):
         rag().batch([QUESTION] * 5, config=config(scorer))
         queue = pipeline_of(scorer).queue
-        poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue", every_s=0.01)
+        poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue")
         assert not scorer.flush(0.2)
         scorer.shutdown(0.3)
         assert scorer.status().outcomes["held"] == {"shutdown": 5}
@@ -358,8 +322,7 @@ def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_le
     monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 1_000)
 
     with a_line(capture=Capture(content=content)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
         pipeline_of(scorer).event_queue.post(lambda: go_on.wait(20))  # the span thread is held up
         scorer.handler.on_chain_start(None, QUESTION, run_id=(other := uuid4()), name="other", metadata={})
         rag().invoke("x" * 5_000, config=config(scorer))  # fills the event queue
@@ -397,8 +360,7 @@ def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
 
 def test_an_unsampled_unit_says_so_and_keeps_its_spans():
     with a_line(sample_rate=0.0) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
         assert scorer.status().outcomes["grounded"] == {"not_sampled": 1}
 
     assert trace.roots[0].attributes["spanscore.status"] == "not_sampled"
@@ -408,9 +370,7 @@ def test_an_unsampled_unit_says_so_and_keeps_its_spans():
 def test_probability_and_threshold_stand_on_every_score():
     sink = MemorySink()
     with a_line(sample_rate=0.5, outputs=Outputs(sinks=[sink])) as (scorer, trace):
-        for _ in range(40):
-            rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer, 40)
         taken = scorer.status().outcomes["grounded"]["scored"]
 
     assert 0 < taken < 40
@@ -423,8 +383,7 @@ def test_probability_and_threshold_stand_on_every_score():
 @pytest.mark.parametrize("place", ["span", "evaluation_span"])
 def test_each_place_can_be_switched_off(place):
     with a_line(outputs=Outputs(**{place: False})) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     on_span = any("spanscore.score.grounded" in r.attributes for r in trace.roots)
     assert (on_span, bool(trace.evaluations)) == (place != "span", place != "evaluation_span")
@@ -436,8 +395,7 @@ def test_a_redactor_stands_before_the_metric_and_before_export():
         scorer,
         trace,
     ):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     assert metric.seen[0].user_input == "What is the capital of [country]?"
     assert "France" not in trace.text()
@@ -450,8 +408,7 @@ def test_a_redactor_that_raises_fails_closed():
 
     metric = Grounded()
     with a_line(metric, redactor=broken, capture=Capture(content=True)) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
+        run_rag(scorer)
 
     assert metric.seen == []
     assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "redaction_error"
@@ -513,14 +470,6 @@ def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
 
     assert status.outcomes["grounded"] == {"redaction_error": 30}
     assert len(calls) <= 8  # four that hang, four that were begun before that was known
-
-
-def test_a_filter_leaves_samples_out():
-    with a_line(sample_filter=lambda sample: "Spain" in sample.user_input) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        scorer.flush(5)
-
-    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "filtered"
 
 
 def test_the_trace_of_a_run_can_be_found():
@@ -606,10 +555,12 @@ def test_flush_does_not_wait_for_new_traffic():
 
 
 def test_flush_says_when_it_could_not():
-    with a_line(Slow(3)) as (scorer, _):
+    go_on = threading.Event()
+    with a_line(Held(go_on)) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
 
         assert not scorer.flush(0.2)
+        go_on.set()
 
 
 def test_shutdown_releases_what_is_held_and_settles_the_rest():
@@ -639,49 +590,15 @@ def test_a_run_that_outlives_the_scorer_is_ended_at_its_shutdown():
     assert root.attributes["spanscore.outcome.grounded"] == "shutdown"
 
 
-def test_nothing_is_remembered_after_everything_has_ended():
-    with a_line() as (scorer, _):
-        for way in WAYS.values():
-            way(rag(), config=config(scorer))
-        scorer.flush(5)
-
-        assert scorer.handler.memory.remembered() == 0
-        line = pipeline_of(scorer)
-        assert (line.units.hold.in_flight, len(line.hold), len(line.assembler)) == ({}, 0, 0)
-
-
-def test_a_cancelled_run_is_closed_and_marked():
-    async def cancelled(scorer):
-        begun = asyncio.Event()
-
-        async def hang(_):
-            begun.set()
-            await asyncio.sleep(30)
-
-        task = asyncio.create_task((RunnableLambda(hang) | model()).ainvoke(QUESTION, config=config(scorer)))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with a_line() as (scorer, trace):
-        asyncio.run(cancelled(scorer))
-        assert scorer.flush(5)
-
-        assert scorer.handler.memory.remembered() == 0
-    assert trace.roots[0].attributes["spanscore.run.end"] == "cancelled"
-    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "no_sample"
-
-
-async def test_a_thousand_concurrent_runs_lose_nothing_in_silence():
+async def test_four_hundred_concurrent_runs_lose_nothing_in_silence():
     chain = rag()
-    with a_line(Slow(0.2), Grounded(), limits=Limits(queue_size=50, event_queue_size=400)) as (scorer, _):
-        answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(1_000)))
+    with a_line(Slow(0.2), Grounded(), limits=Limits(queue_size=50, event_queue_size=200)) as (scorer, _):
+        answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(400)))
         assert await asyncio.to_thread(scorer.flush, 30)
         status = scorer.status()
 
-    assert answers == [ANSWER] * 1_000
-    assert status.eligible == {"slow": 1_000, "grounded": 1_000}
+    assert answers == [ANSWER] * 400
+    assert status.eligible == {"slow": 400, "grounded": 400}
     assert status.pending == {"slow": 0, "grounded": 0}
-    assert sum(status.outcomes["slow"].values()) == 1_000
+    assert sum(status.outcomes["slow"].values()) == 400
     assert status.outcomes["slow"].keys() & {"event_queue_full", "queue_full"}

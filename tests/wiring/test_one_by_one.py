@@ -35,7 +35,7 @@ def ask(scorer, units=1):
 
 
 def until(what, question):
-    return poll(question, deadline_s=10, what=what, every_s=0.01)
+    return poll(question, deadline_s=10, what=what)
 
 
 def of_scores(span):
@@ -198,7 +198,7 @@ def test_a_fork_between_two_scores_of_a_unit_counts_each_once():
         ask = lambda: rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         ask()
         half = lambda: scorer.status().outcomes["grounded"] == {"scored": 1}
-        poll(half, deadline_s=10, what="one of two scores", every_s=0.01)
+        poll(half, deadline_s=10, what="one of two scores")
         child = os.fork()
         go_on.set()
         if child == 0:

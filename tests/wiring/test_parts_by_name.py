@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.live import QUESTION, Grounded, a_line, a_trace, rag
+from tests.live import Grounded, a_line, a_trace, run_rag
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
@@ -74,8 +74,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ran(scorer: OnlineScorer) -> OnlineScorer:
-    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-    assert scorer.flush(10)
+    run_rag(scorer)
     return scorer
 
 

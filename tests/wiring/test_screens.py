@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, model, rag
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, model, rag, run_rag
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError, SingleTurnSample, metric
@@ -44,8 +44,7 @@ def test_a_low_score_has_the_others_score_the_unit_and_a_high_one_has_not() -> N
 
 def test_both_scores_are_on_the_units_own_span() -> None:
     with judged() as (scorer, trace):
-        rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, answer=LONG)
 
     attributes = trace.roots[0].attributes
     scores = {name: attributes[f"spanscore.score.{name}"] for name in ("short", "dear")}
@@ -65,8 +64,7 @@ def test_a_sampled_submission_waits_likewise() -> None:
 @pytest.mark.parametrize("error", [RuntimeError("no"), None])
 def test_a_unit_without_the_score_has_no_low_one(error: Exception | None) -> None:
     with judged(Failing(error, "short"), Grounded("dear")) as (scorer, _):
-        rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, answer=LONG)
 
         assert scorer.status().outcomes["dear"] == {"not_sampled": 1}
 
@@ -88,7 +86,7 @@ def test_a_full_queue_reports_those_that_would_have_been_taken_without_the_score
     with judged(Held(go_on, "short"), Grounded("dear"), Grounded("cheap"), limits=Limits(queue_size=1)) as (scorer, _):
         for _ in range(2):
             rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        poll(lambda: scorer.status().outcomes["short"].get("queue_full"), deadline_s=5, what="the queue", every_s=0.01)
+        poll(lambda: scorer.status().outcomes["short"].get("queue_full"), deadline_s=5, what="the queue")
         go_on.set()
         assert scorer.flush(5)
 
@@ -100,7 +98,7 @@ def test_a_full_queue_reports_those_that_would_have_been_taken_without_the_score
 def test_an_end_in_between_is_a_shutdown_of_what_was_not_decided() -> None:
     with judged(Held(threading.Event(), "short"), Grounded("dear")) as (scorer, trace):
         rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        poll(lambda: scorer.status().queue[0], deadline_s=5, what="the unit to be taken", every_s=0.01)
+        poll(lambda: scorer.status().queue[0], deadline_s=5, what="the unit to be taken")
         scorer.shutdown(1)
 
         assert scorer.status().outcomes == {"short": {"shutdown": 1}, "dear": {"shutdown": 1}}

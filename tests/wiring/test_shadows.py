@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.judges.models import Answers
-from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag, run_rag
 from tests.report.builders import make_score
 from tests.servers.server import poll
 
@@ -78,8 +78,7 @@ def values_of(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], 
 
 def test_a_shadow_has_an_evaluation_span_of_its_own_and_the_units_span_says_nothing_of_it() -> None:
     with a_line(judge=JudgeSettings(shadows=[Stern()])) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     own, shadow = sorted(trace.evaluations, key=lambda span: "spanscore.evaluation.source" in span.attributes)
     assert own.context.span_id != shadow.context.span_id
@@ -96,9 +95,7 @@ def test_a_shadow_has_an_evaluation_span_of_its_own_and_the_units_span_says_noth
 def test_a_shadow_is_counted_beside_the_outcomes_and_both_add_up() -> None:
     reader = InMemoryMetricReader()
     with a_line(judge=JudgeSettings(shadows=[Stern()]), meter_provider=MeterProvider([reader])) as (scorer, _):
-        for _ in range(3):
-            rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
 
         assert identity_holds(scorer)
         assert values_of(reader, "spanscore.eligible") == {("", ""): 3, ("shadow", ""): 3}
@@ -108,9 +105,7 @@ def test_a_shadow_is_counted_beside_the_outcomes_and_both_add_up() -> None:
 
 def test_status_compares_both_on_the_same_units() -> None:
     with a_line(judge=JudgeSettings(shadows=[Stern(0.25)])) as (scorer, _):
-        for _ in range(3):
-            rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer, 3)
 
         assert scorer.status().means["grounded"][0] == 1.0
         assert "grounded shadow" in str(scorer.status())
@@ -153,8 +148,7 @@ def test_a_shadow_that_fails_takes_nothing_from_the_score() -> None:
     reader = InMemoryMetricReader()
     broken = FailingShadow(RuntimeError("no"), "grounded")
     with a_line(judge=JudgeSettings(shadows=[broken]), meter_provider=MeterProvider([reader])) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         assert values_of(reader, "spanscore.evaluations") == {("", "scored"): 1, ("shadow", "metric_error"): 1}
         assert "metric_error 1; latest metric_error: grounded raised RuntimeError" in " ".join(
@@ -194,8 +188,7 @@ def test_what_a_shutdown_finds_at_a_shadow_ends_as_shutdown() -> None:
 
 def test_only_what_the_metric_takes_is_asked_of_its_shadow() -> None:
     with a_line(judge=JudgeSettings(shadows=[Stern()]), sample_rate=0.0) as (scorer, _):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         assert scorer.status().shadows[0].eligible == 0
 
@@ -203,8 +196,7 @@ def test_only_what_the_metric_takes_is_asked_of_its_shadow() -> None:
 def test_a_sink_of_ones_own_gets_the_stratum() -> None:
     sink = MemorySink()
     with a_line(judge=JudgeSettings(shadows=[Stern()]), outputs=Outputs(sinks=[sink])) as (scorer, _):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     strata = {score.source: (score.value, score.probability) for score in sink.scores}
     assert strata == {None: (1.0, 1.0), "shadow": (0.25, 1.0)}
@@ -216,8 +208,7 @@ def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
     asked = JudgeSettings(shadows=[new], budget=own, shadow_budget=of_the_shadow)
     with a_line(old, judge=asked) as (scorer, _):
         for _ in range(4):
-            rag().invoke(QUESTION, config=config(scorer))
-            assert scorer.flush(5)
+            run_rag(scorer)
 
         assert scorer.status().outcomes["kind"] == {"scored": 4}
         assert scorer.status().shadows[0].outcomes == {"scored": 2, "budget_exhausted": 2}

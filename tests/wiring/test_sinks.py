@@ -58,7 +58,7 @@ def counts(scorer: OnlineScorer) -> tuple[int, int, int]:
 
 
 def until(what: str, condition: Any) -> None:
-    poll(condition, deadline_s=20, what=what, every_s=0.02)
+    poll(condition, deadline_s=20, what=what)
 
 
 def ids(receiver: RawBackend) -> list[str]:

@@ -20,11 +20,6 @@ from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "spool.db"
-
-
 def ask(scorer, units=1):
     rag().batch([QUESTION] * units, config={"callbacks": [scorer.handler]})
 
@@ -47,7 +42,7 @@ def a_worker(path, *metrics, sink=None, **options):
 
 
 def until(what, question):
-    return poll(question, deadline_s=10, what=what, every_s=0.01)
+    return poll(question, deadline_s=10, what=what)
 
 
 def ended(scorer, units, metric="grounded"):

@@ -21,11 +21,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "spool.db"
-
-
 class Process:
     """A process that writes or scores; its output is read as it comes."""
 
@@ -84,7 +79,7 @@ def ids(scores):
 
 
 def scored_all(process, path):
-    poll(lambda: rows(path) == [], deadline_s=60, what="the spool to be empty", every_s=0.05)
+    poll(lambda: rows(path) == [], deadline_s=60, what="the spool to be empty")
     return process.emitted
 
 
@@ -100,10 +95,10 @@ def test_what_was_acknowledged_when_processes_are_killed_is_scored_once_or_count
 
 def test_a_worker_that_is_stopped_past_its_lease_emits_nothing_that_another_has(path):
     with a_process(path, "write", 30) as application:
-        poll(lambda: application.counted[2].get("delegated") == 30, deadline_s=60, what="units", every_s=0.01)
+        poll(lambda: application.counted[2].get("delegated") == 30, deadline_s=60, what="units")
 
     with a_process(path, "score", 0, 5) as late:
-        poll(lambda: len(rows(path)) == 25, deadline_s=60, what="five scores to be out", every_s=0.01)
+        poll(lambda: len(rows(path)) == 25, deadline_s=60, what="five scores to be out")
         late.send(signal.SIGSTOP)
         with a_process(path, "score") as worker:
             emitted = scored_all(worker, path)

@@ -47,11 +47,6 @@ with a_line(spool=Spool(path=disk / "spool.db")) as (scorer, _):
 """
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "spool.db"
-
-
 def test_a_full_disk_is_queue_full_and_it_goes_on_without_a_restart(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -9,18 +9,16 @@ from urllib.request import urlopen
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.live import QUESTION, Grounded, a_line, a_trace, identity_holds, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, identity_holds, rag, run_rag
 from tests.servers.otlp import OtlpReceiver
 from tests.wiring.test_revisions import answered, give
-from tests.wiring.test_spool import a_worker, ended, path, rows, until
+from tests.wiring.test_spool import a_worker, ended, rows, until
 
 from spanscore.config import Outputs, Spool
 from spanscore.core.span import UnitKey
 from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
 from spanscore.wiring.outputs import ExportConfirmation
-
-__all__ = ["path"]
 
 
 def redelivered(scorer):
@@ -62,8 +60,7 @@ def test_scores_that_a_life_before_may_have_emitted_are_counted_as_redelivered(p
     trace = a_trace()
     trace.provider.force_flush = lambda timeout_millis=30_000: False
     with a_line(trace=trace, spool=Spool(path=path)) as (scorer, _):
-        rag("Nobody knows.").invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer, answer="Nobody knows.")
 
     with a_worker(path, Grounded()) as (worker, _):
         assert ended(worker, 1) == {"scored": 1}

@@ -3,17 +3,15 @@
 import sqlite3
 import threading
 
-from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
+from tests.live import Grounded, Held, a_line, a_trace, identity_holds, run_rag
 from tests.wiring.test_revisions import again, answered, give
-from tests.wiring.test_spool import a_worker, ended, path, rows, until
+from tests.wiring.test_spool import a_worker, ended, rows, until
 
 from spanscore import Rule
 from spanscore.config import Outputs, RuleCondition, Sampling, Spool
 from spanscore.core.codecs.job import job_of
 from spanscore.scorer import pipeline_of
 from spanscore.testing import MemorySink
-
-__all__ = ["path"]
 
 
 def test_revisions_of_one_unit_that_were_handed_over_are_all_emitted(path):
@@ -37,8 +35,7 @@ def test_a_metric_that_waited_for_a_score_and_has_its_own_is_not_asked_again(pat
     trace, asked_again = a_trace(), [Grounded(), Grounded("second")]
     trace.provider.force_flush = lambda timeout_millis=30_000: False
     with a_line(Grounded(), Grounded("second"), trace=trace, spool=Spool(path=path), **options) as (scorer, _):
-        rag("Nobody knows.").invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer, answer="Nobody knows.")
 
     with a_worker(path, *asked_again, **options) as (worker, _):
         outcomes = ended(worker, 1), ended(worker, 1, "second")

@@ -7,7 +7,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from rich.console import Console
 from tests.judges.models import Answers
-from tests.live import QUESTION, Failing, Grounded, a_line, rag
+from tests.live import QUESTION, Failing, Grounded, a_line, run_rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric, semconv
 from spanscore.config import Monitoring, Rule, RuleCondition, Sampling
@@ -25,10 +25,6 @@ GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6
 
 
-def config(scorer):
-    return {"callbacks": [scorer.handler]}
-
-
 def harmless(**prices):
     asked = judge(Answers(GOOD), prices={model.replace("_", "-"): price for model, price in prices.items()} or None)
     return AspectCritic(asked, name="harmless", definition="Is it harmless?")
@@ -37,8 +33,7 @@ def harmless(**prices):
 def test_a_price_becomes_a_cost_on_the_evaluation_span_and_in_the_sum():
     reader = InMemoryMetricReader()
     with a_line(harmless(answers_1=(0.15, 0.60)), meter_provider=MeterProvider([reader])) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         assert sums(reader)["spanscore.judge.cost"] == pytest.approx(COST)
         assert (scorer.status().unpriced, scorer.status().overflowed) == ([], 0)
@@ -51,8 +46,7 @@ def test_a_price_becomes_a_cost_on_the_evaluation_span_and_in_the_sum():
 def test_a_model_without_a_price_is_named_and_has_no_cost(prices):
     reader = InMemoryMetricReader()
     with a_line(harmless(**prices), meter_provider=MeterProvider([reader])) as (scorer, trace):
-        rag().invoke(QUESTION, config=config(scorer))
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         assert scorer.status().unpriced == ["answers-1"]
         assert "no price of answers-1: " in str(scorer.status())
@@ -106,9 +100,7 @@ def unreachable():
 
 
 def asked(scorer, times=1):
-    for _ in range(times):
-        rag().invoke(QUESTION, config=config(scorer))
-    assert scorer.flush(5)
+    run_rag(scorer, times)
     return scorer.status()
 
 
@@ -299,7 +291,7 @@ def test_what_a_provider_that_is_the_applications_did_is_called_unknown():
 
 def test_metrics_that_lack_the_same_field_say_it_once_and_that_it_may_be_no_fault():
     with a_line(Faithfulness("lexical"), Faithfulness("lexical", name="grounding")) as (scorer, _):
-        RunnableLambda(lambda question: "In Rome.").invoke("Where?", config=config(scorer))
+        RunnableLambda(lambda question: "In Rome.").invoke("Where?", config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)
         text = " ".join(str(scorer.status()).split())
 

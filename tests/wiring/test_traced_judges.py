@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.capture.processor.traced import SCOPE, ask, scoring
 from tests.judges.models import Answers, openai_server
-from tests.live import QUESTION, Trace, a_line, a_trace, identity_holds, rag
+from tests.live import QUESTION, Trace, a_line, a_trace, identity_holds, rag, run_rag
 
 from spanscore import semconv
 from spanscore.config import Capture, JudgeSettings, Outputs
@@ -236,9 +236,7 @@ def test_embeddings_are_seen_as_what_they_are() -> None:
 def test_the_head_sampler_decides_once_for_a_run_and_what_its_judge_was_asked(sampler: Any) -> None:
     trace = a_trace(sampler=sampler)
     with a_line(a_critic(), trace=trace, judge=JudgeSettings(trace=True)) as (scorer, _):
-        for _ in range(20):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(10)
+        run_rag(scorer, 20)
 
     asked = {f"{span.context.trace_id:032x}" for span in calls(trace)}
     assert asked == {span.attributes[semconv.SCORE_ID] for span in trace.evaluations}

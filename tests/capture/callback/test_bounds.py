@@ -3,7 +3,7 @@
 from time import time_ns
 from uuid import uuid4
 
-from tests.live import QUESTION, a_line, looked_at, rag
+from tests.live import a_line, looked_at, run_rag
 
 from spanscore.scorer import pipeline_of
 from spanscore.testing import ManualClock
@@ -57,8 +57,7 @@ def test_the_oldest_of_too_many_open_roots_is_given_up():
         scorer.handler.max_roots = 3
         for number in range(5):
             start(scorer.handler, name=f"run {number}")
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
         assert scorer.status().outcomes["grounded"]["scored"] == 1
     abandoned = [r.name for r in trace.roots if r.attributes.get("spanscore.run.end") == "abandoned"]

@@ -18,7 +18,7 @@ from opentelemetry import trace as api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
 from tests.capture.callback.test_neighbours import patched
-from tests.live import QUESTION, Grounded, a_line, a_trace, looked_at, model, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, looked_at, model, rag, run_rag
 from tests.outputs.memory import Memory
 
 from spanscore import semconv
@@ -221,8 +221,7 @@ def test_an_instrumentation_of_the_client_turns_them_off() -> None:
     memory = Memory()
     memory.meter_provider.get_meter("opentelemetry.instrumentation.openai_v2").create_histogram(TOKENS)
     with a_line(meter_provider=memory.meter_provider) as (scorer, _):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
         assert "as opentelemetry.instrumentation.openai_v2 counts them" in str(scorer.status())
 
     assert memory.points(DURATION) == {}
@@ -232,8 +231,7 @@ def test_a_second_scorer_on_the_same_meter_does_not_take_the_first_for_another()
     memory = Memory()
     for _ in range(2):
         with a_line(meter_provider=memory.meter_provider) as (scorer, _):
-            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-            assert scorer.flush(5)
+            run_rag(scorer)
 
     assert [point.count for point in memory.points(DURATION).values()] == [2]
 
@@ -242,8 +240,7 @@ def test_the_scrape_page_shows_them() -> None:
     pytest.importorskip("prometheus_client")
     with a_line() as (scorer, _):
         port = scorer.serve_metrics(0)
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
 
     assert 'gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat"' in page
@@ -296,8 +293,7 @@ def test_a_meter_that_raises_costs_no_span() -> None:
             return meter
 
     with a_line(meter_provider=Raises()) as (scorer, trace):
-        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer)
 
     assert trace.roots[0].attributes["spanscore.status"] == "scored"
 

@@ -1,9 +1,12 @@
-"""Messages of words alone take a short way; they come out as on the long one."""
+"""Messages of a conversation: their speaker, messages made by a middleware, and the short way of messages of words alone."""
+
+from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from spanscore.core.codecs import langchain as render
+from spanscore.core.codecs.messages import SYSTEM, TOOL, USER, sample_messages, text_message
 from spanscore.core.codecs.snapshot import snapshot
 from spanscore.core.codecs.text import MAX_CHARS
 
@@ -35,3 +38,10 @@ def test_the_short_way_ends_where_the_long_one_does(message, monkeypatch):
 
     assert short == render.render_messages(taken)
     assert len(short) == 1
+
+
+@pytest.mark.parametrize(("role", "said"), [(USER, []), (SYSTEM, []), (TOOL, ["Never delete."])])
+def test_what_a_middleware_made_is_said_by_nobody_but_answers_a_call(role: str, said: list[str]) -> None:
+    message = {**text_message(role, "Never delete."), "lc_source": "hitl_interrupt_decision"}
+
+    assert [one.content for one in sample_messages([message])] == said

@@ -24,6 +24,7 @@ from spanscore.core.codecs.langchain import chat_content, render_value, retrieve
 from spanscore.core.codecs.snapshot import (
     MAX_ITEMS,
     Opaque,
+    estimate_size,
     snapshot,
     snapshot_generation,
     snapshot_messages,
@@ -385,3 +386,40 @@ def test_a_thread_of_messages_costs_no_more_than_a_row_each() -> None:
     ours = min(repeat(lambda: snapshot({"messages": messages}), number=50, repeat=30))
 
     assert ours < 2 * least
+
+
+KB = "x" * 1_000
+IMAGE = {"type": "image_url", "image_url": {"url": "y" * 50_000}}
+
+SNAPSHOTS = {
+    "a text": (lambda: KB, 1_000),
+    "a state": (lambda: snapshot({"question": KB, "notes": [KB, KB]}), 3_000),
+    "messages": (lambda: snapshot_messages([[HumanMessage(KB), AIMessage(KB)]]), 2_000),
+    "an image": (lambda: snapshot_messages([[HumanMessage([{"type": "text", "text": KB}, IMAGE])]]), 51_000),
+    "documents": (lambda: snapshot([Document(page_content="x" * (2_000 + n)) for n in range(40)]), 80_000),
+    "an answer": (lambda: snapshot_generation(LLMResult(generations=[[ChatGeneration(message=AIMessage(KB))]])), 1_000),
+    "a number": (lambda: 7, 0),
+}
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_a_snapshot_is_about_as_large_as_its_texts(name):
+    snapshot_of, size = SNAPSHOTS[name]
+
+    assert estimate_size(snapshot_of(), set()) == pytest.approx(size, rel=0.05)
+
+
+def test_a_long_text_is_counted_once_for_all_that_share_a_memory():
+    text, counted = "x" * 10_000, set()
+
+    assert [estimate_size(snapshot([text, text]), counted), estimate_size(snapshot({"again": text}), counted)] == [
+        10_000,
+        0,
+    ]
+
+
+def test_a_value_that_holds_itself_is_looked_at_for_a_while():
+    inner = [KB]
+    inner.append(inner)
+
+    assert 1_000 <= estimate_size(inner, set()) <= 10_000

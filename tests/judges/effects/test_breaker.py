@@ -1,11 +1,15 @@
-"""Closed, open for a time, half open for one probe; by a clock that is wound by hand."""
+"""Parts of the limiter by a clock that is moved by hand: the breaker, trials, admission after refusals, and saved retries."""
 
 from __future__ import annotations
+
+from math import inf
 
 import pytest
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeUnavailable
-from spanscore.judges.effects.account import Breaker
+from spanscore.judges.effects.account import Breaker, RequestSlot
+from spanscore.judges.effects.account_limiter import RetryBudget
+from spanscore.judges.effects.rate_limits import Goodput, ProbeBackoff
 
 DOWN = JudgeUnavailable("down", error_type="connection")
 WRONG_KEY = JudgeError("wrong key", error_type="not_allowed")
@@ -192,3 +196,89 @@ def test_failures_of_a_question_are_excused_by_those_of_others_and_not_by_its_ow
 
     assert breaker.state == "closed"
     assert [breaker.excuses(own) for own in (1, 5, 6)] == [True, True, False]
+
+
+def goodput(*, sent_requests: int, refused_requests: int) -> Goodput:
+    made = Goodput()
+    made.begin(10.0)
+    made.sent_requests, made.refused_requests = sent_requests, refused_requests
+    return made
+
+
+def test_it_is_what_was_let_in_a_second_up_to_the_one_that_was_refused() -> None:
+    assert goodput(sent_requests=30, refused_requests=8).per_s(RequestSlot(30, 12.0, 5), 2) == pytest.approx(10.0)
+
+
+def test_few_refusals_tell_nothing_as_more_might_have_been_let_in() -> None:
+    assert goodput(sent_requests=30, refused_requests=2).per_s(RequestSlot(30, 12.0, 5), 0) is None
+
+
+def test_few_that_were_let_in_tell_nothing() -> None:
+    assert goodput(sent_requests=6, refused_requests=4).per_s(RequestSlot(6, 12.0, 5), 0) is None
+
+
+def test_twenty_retries_are_there_at_the_start() -> None:
+    budget = RetryBudget()
+
+    assert [budget.take() for _ in range(21)] == [True] * 20 + [False]
+
+
+def test_two_answers_pay_for_one_retry() -> None:
+    budget = RetryBudget()
+    while budget.take():
+        pass
+
+    budget.count_answer()
+    after_one = budget.take()
+    budget.count_answer()
+
+    assert (after_one, budget.take(), budget.take()) == (False, True, False)
+
+
+def test_no_more_than_twenty_are_saved_up() -> None:
+    budget = RetryBudget()
+    for _ in range(100):
+        budget.count_answer()
+
+    assert sum(budget.take() for _ in range(50)) == 20
+
+
+def refused(times: int, *, now_s: float = 0.0) -> ProbeBackoff:
+    trials = ProbeBackoff()
+    for _ in range(times):
+        trials.count_refusal(now_s)
+    return trials
+
+
+def test_they_begin_with_the_second_refusal_without_an_answer_between() -> None:
+    answered = refused(1)
+    answered.count_answer()
+
+    assert [refused(times).are_on for times in (0, 1, 2)] == [False, False, True]
+    assert not answered.count_refusal(0.0)
+
+
+def test_each_is_twice_as_long_after_the_last_up_to_four_seconds() -> None:
+    assert [refused(times).wait_s(0.0) for times in range(2, 9)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 4.0])
+
+
+def test_one_is_out_at_a_time() -> None:
+    trials, question = refused(2), RequestSlot(1, 1.0, 1)
+    trials.count_request(question)
+    out_s = trials.wait_s(9.0)
+
+    trials.count_end(question)
+
+    assert (out_s, trials.wait_s(9.0)) == (inf, 0.0)
+
+
+def test_a_long_silence_after_many_answers_was_a_storm_and_one_after_few_a_low_rate() -> None:
+    rare, busy = refused(5), ProbeBackoff()
+    for _ in range(10):
+        busy.count_answer()
+    busy.count_refusal(0.0)
+    for trials in (rare, busy):
+        trials.last_admitted_s = 0.0
+
+    assert [trials.was_storm(RequestSlot(1, 30.0, 1)) for trials in (rare, busy)] == [False, True]
+    assert not busy.was_storm(RequestSlot(1, 2.0, 1))

@@ -23,6 +23,8 @@ from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
 
 UNITS = 8
+SHUTDOWN_S = 2.0
+"""Time of a shutdown, which an application with a hanging judge takes in full."""
 
 
 def main(end: str, *urls: str) -> None:
@@ -63,7 +65,7 @@ def submit(scorer: OnlineScorer) -> None:
 
 def shut_down(scorer: OnlineScorer) -> dict[str, Any]:
     began_s = monotonic()
-    scorer.shutdown(timeout=5)
+    scorer.shutdown(timeout=SHUTDOWN_S)
     status = scorer.status()
     ended = sum(status.outcomes["harmless"].values())
     return {"took_s": monotonic() - began_s, "eligible": status.eligible["harmless"], "ended": ended}

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks.fitting import cell
 from tests.metrics.kit.classroom import HABIT, Pupil, labels, polite
 
 from spanscore.core.prompt import Example, Prompt, Reply
-from spanscore.core.sample import Annotation
+from spanscore.core.sample import Annotation, SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.metrics import (
     AspectCritic,
@@ -21,7 +23,9 @@ from spanscore.metrics import (
     JudgedMetric,
     Rubrics,
 )
-from spanscore.metrics.kit.tuning import FittingProgress
+from spanscore.metrics.kit.tuned_prompts import TuningSample
+from spanscore.metrics.kit.tuning import FittingProgress, agreements_in
+from spanscore.testing import make_score
 
 
 def test_a_judge_that_can_be_taught_is_changed() -> None:
@@ -309,3 +313,30 @@ class Grading(Pupil):
         answer = await super().ask(replace(prompt, examples=tuple(verdicts)))
         score = 3 if json.loads(answer.text)["verdict"] else 1
         return replace(answer, text=json.dumps({"feedback": "", "score": score}))
+
+
+@pytest.mark.parametrize(("labels", "runs"), [(60, 20), (150, 6)])
+def test_without_any_true_gain_a_candidate_looks_better_and_is_not_kept(labels: int, runs: int) -> None:
+    of = cell(labels, 0.0, runs)
+
+    assert of.kept <= 0.05
+    assert of.looked >= 0.8
+    assert of.promised >= 0.04
+
+
+def test_a_true_gain_of_twelve_points_is_kept_as_often_as_labels_allow() -> None:
+    assert cell(150, 0.12, 6).kept >= 0.4
+    assert cell(400, 0.12, 2).kept >= 0.9
+
+
+PASSES = TuningSample(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)
+RIGHT = make_score(1.0)
+FAILED = replace(
+    RIGHT, outcome=Outcome.TIMEOUT, value=None, quality=None, label=None, error_type="timeout", reason="late"
+)
+
+
+def test_a_failure_and_the_verdict_of_a_fallback_are_no_answers() -> None:
+    wrong, of_fallback = replace(RIGHT, value=0.0), replace(RIGHT, source="fallback")
+
+    assert agreements_in([RIGHT, wrong, FAILED, of_fallback], [PASSES] * 4) == [True, False, None, None]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live import QUESTION, a_trace, rag
+from tests.live import a_trace, run_rag
 
 from spanscore import OnlineScorer, SingleTurnSample, metric
 from spanscore.core.score import UNIT_INTERVAL
@@ -76,8 +76,7 @@ def test_the_log_and_the_status_name_it_and_quote_nothing(caplog: pytest.LogCapt
         caplog.at_level(logging.WARNING, "spanscore"),
         OnlineScorer([divides, Bare()], tracer_provider=trace.provider) as scorer,
     ):
-        rag("a secret").invoke(QUESTION, config={"callbacks": [scorer.handler]})
-        assert scorer.flush(5)
+        run_rag(scorer, answer="a secret")
         status = str(scorer.status())
 
     place = "test_own_failures.py:" + str(line_of("return len("))
