@@ -348,7 +348,7 @@ def main() -> None:
 
 HEAD = """# Drop alerts, simulated
 
-This page shows how often a [drop alert](../docs/explanation/alerts.md) is false, how soon it comes and how it ends.
+This page shows how often a drop alert is false, how soon it comes and how it ends.
 `python -m benchmarks.alerts` simulates it with fixed seeds, the default windows (5m, 15m, 1h, 6h, 1d) and the default settings.
 The rules are evaluated once a minute. One request in twenty is scored, and the scores are independent."""
 FALSE = """## False alarms in 30 days, with one allowed

@@ -298,7 +298,7 @@ def main() -> None:
 _PAGE = """\
 # Corrected pass rates
 
-This page shows how often the 95 % intervals of [`spanscore calibrate`](../docs/how-to/correct-the-pass-rate.md) contain the
+This page shows how often the 95 % intervals of `spanscore calibrate` contain the
 true value. `python -m benchmarks.calibration` simulates {runs:,} runs per cell, with seed {seed}. Runs with refused labels
 do not count: fewer than 5 labels of either human class, or J at most .3.
 

@@ -361,7 +361,7 @@ def _page(cells: Cells, few: Cells, runs: int) -> str:
 
 _HEAD = """# Two releases, compared at every look of a day
 
-This page shows how often the interval of [`spanscore compare`](../docs/how-to/compare-releases.md) misses the true
+This page shows how often the interval of `spanscore compare` misses the true
 difference of two releases, and how soon it shows a drop. `python -m benchmarks.compare` simulates {runs:,} days per world,
 and {few:,} days per cell of the tables by rate, with seed 24. A look is the end of a quarter of an hour, from the tenth on.
 Neither release has a result before {scores} effective scores.

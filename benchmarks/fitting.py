@@ -39,7 +39,7 @@ TEACHES = 0.25
 """Share of samples that have the full effect if they are a demonstration."""
 RUNS = 200
 INTRODUCTION = """\
-This page shows how often [`metric.fit`](../docs/how-to/tune-a-judge.md) keeps a tuned judge, by the true gain and the
+This page shows how often `metric.fit` keeps a tuned judge, by the true gain and the
 number of labels. `python -m benchmarks.fitting` makes the page: {runs:,} runs for each row, with 16 candidates of 4
 demonstrations.
 

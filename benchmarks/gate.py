@@ -23,7 +23,7 @@ FEW = 60
 INTRODUCTION = """\
 # Reliability of the gate of `spanscore evaluate --baseline`
 
-The [gate](../docs/how-to/hold-quality-in-ci.md) compares each case of a run with the same case of an earlier run. This page
+The gate compares each case of a run with the same case of an earlier run. This page
 shows how many cases the gate needs to find a worse run. `python -m benchmarks.gate` prints the page.
 
 A run fails if its mean quality fell by more than `max_drop` (here 0) and the 95 % interval of the change lies below 0. For

@@ -243,7 +243,7 @@ def table(found: list[Cell], samples: int) -> str:
     lines = [
         "# Intervals of a mean",
         "",
-        "This page compares formulas for the [interval of a mean](../docs/explanation/intervals.md), and is the reason for",
+        "This page compares formulas for the interval of a mean, and is the reason for",
         f"spanscore's formula. `python -m benchmarks.intervals` draws {samples:,} samples per cell (bootstrap: {BOOTSTRAPPED})",
         f"with seed {SEED}. The best formula is the narrowest one that contains the true mean in .93 of the samples of each",
         "cell, and in not much more.",

@@ -290,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def page(lines: Sequence[Sequence[str]], healthy: str) -> str:
     """Return the text of the committed page."""
-    head = "rows,server,client,share,wasted,lost,recovery,target,result".split(",")
+    head = ["rows", "server", "client", "share", "wasted", "lost", "recovery", "target", "result"]
     table = [head, ["---"] * len(head), *lines]
     text = "\n".join(f"| {' | '.join(line)} |" for line in table)
     about = ABOUT.format(seeds=len(REPORTED_SEEDS), peers=PEERS_SEEDS)

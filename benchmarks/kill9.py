@@ -25,7 +25,7 @@ AT_ONCE = 3
 _ABOVE = """\
 # Crash test with `kill -9`
 
-This page shows whether scores are lost or made twice if processes on a [spool](../docs/how-to/survive-a-crash.md) are
+This page shows whether scores are lost or made twice if processes on a spool (a file of waiting units) are
 killed. The command is `python -m benchmarks.kill9 --seeds {seeds}`. Applications and workers share a spool; each is a whole
 scorer in a process of its own. The named processes are killed up to four times a seed, at the moments in the second table.
 The running processes, or a last worker, score the remaining units. A score is a random number, so a score that was made

@@ -262,7 +262,7 @@ def _alarm_rows(months: int) -> Iterator[str]:
 
 HEAD = """# Conversation scores, simulated
 
-This page shows how the mean of [conversation scores](../docs/how-to/score-conversations.md) depends on the number of
+This page shows how the mean of conversation scores depends on the number of
 processes, and how many false alarms come from dependent turns. `python -m benchmarks.sessions` scores the conversations of
 `SessionTable`, with fixed seeds and without a model: a conversation is good if no answer in it is wrong."""
 MEANS = """## The mean of conversations

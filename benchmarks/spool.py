@@ -48,7 +48,7 @@ TARGET = 0.35
 INTRODUCTION = """\
 # Speed of a spool compared with a bare log
 
-This page shows how many jobs a second a [spool](../docs/how-to/survive-a-crash.md) stores, compared with memory and with a
+This page shows how many jobs a second a spool (a file of units that wait for scores) stores, compared with memory and with a
 bare log, a file with one `fsync` per group. `python -m benchmarks.spool` writes the page.
 
 Each variant stored jobs of 6 kB in {rounds} rounds, in turn with the others. A cell has the median of jobs a second · the

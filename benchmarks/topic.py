@@ -31,7 +31,7 @@ WITHIN = 0.1
 INTRODUCTION = """\
 # Endurance test of workers on a Kafka topic
 
-This page shows whether [workers](../docs/how-to/score-from-kafka.md) lose or repeat scores if a broker stops, members join,
+This page shows whether workers (`spanscore worker`) lose or repeat scores if a broker stops, members join,
 a judge has a limit, or a judge refuses. `python -m benchmarks.topic` runs the tests."""
 
 

@@ -73,7 +73,7 @@ AT_MOST_SOME_SCORED = ("0", "0.01", "0.05", "2 x 0", "2 x 0.01", "2 x 0.05")
 INTRODUCTION = f"""\
 # Speed of one worker of a topic
 
-This page compares a [worker](../docs/how-to/score-from-kafka.md) that reads a Kafka topic with a consumer that only decodes the
+This page compares `spanscore worker` on a Kafka topic with a consumer that only decodes the
 messages. Use the page to estimate the number of processes for your traffic. The command that writes the page is
 `python -m benchmarks.worker --markdown benchmarks/worker.md`.
 
