@@ -300,7 +300,7 @@ _PAGE = """\
 
 This page shows how often the 95 % intervals of `spanscore calibrate` contain the
 true value. `python -m benchmarks.calibration` simulates {runs:,} runs per cell, with seed {seed}. Runs with refused labels
-do not count: fewer than 5 labels of either human class, or J at most .3.
+do not count: fewer than 5 labels of either human class, or J at most 0.3.
 
 {table}
 
@@ -310,7 +310,7 @@ do not count: fewer than 5 labels of either human class, or J at most .3.
   refused labels.
 - *bias*: the mean error of the corrected rate. The columns behind it are coverages.
 - *corrected*: the rate of another window by Rogan–Gladen, with the interval of Lang & Reiczigel. *weighted*: the same, if
-  units with errors pass less often, by .2, and are judged ten times as often.
+  units with errors pass less often, by 0.2, and are judged ten times as often.
 - *fresh*: the rate of the labels' own window by PPI++.
 - If nine in ten runs are refused, the labels of the other runs contain more failures than the traffic. Intervals of κ and
   of the fresh rate, which need the share of failures among the labels, then contain the true value less often.
@@ -319,7 +319,7 @@ do not count: fewer than 5 labels of either human class, or J at most .3.
 ## Wrong labels
 
 Each annotator is wrong on 5 % of the units, independently of the truth, of the judge and of each other. The true rate is
-.85, and labels are drawn at random.
+0.85, and labels are drawn at random.
 
 - *ignored*: labels count as right. *given*: the option `--annotator-error 5%`.
 - *a quarter by two*, *all by two*: this share of units has two annotators. Their disagreement measures the error, and units

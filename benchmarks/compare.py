@@ -366,7 +366,7 @@ difference of two releases, and how soon it shows a drop. `python -m benchmarks.
 and {few:,} days per cell of the tables by rate, with seed 24. A look is the end of a quarter of an hour, from the tenth on.
 Neither release has a result before {scores} effective scores.
 
-A 95 % interval may miss the true difference, at any look, on at most .05 of the days. The worst cell has **{worst:.3f}**.
+A 95 % interval may miss the true difference, at any look, on at most 0.05 of the days. The worst cell has **{worst:.3f}**.
 Each cell has two numbers: the share for the interval of `spanscore compare`, by its own code · the share for the
 interval of one look at pooled sums, at the same looks.
 
@@ -375,7 +375,7 @@ The first table has releases that do not differ:
 | world | missed |
 | --- | --- |"""
 _DROPS = """
-*Rollout*: the traffic moves from .1 to .9 over the day. The method does not cover the last world, and its result is not
+*Rollout*: the traffic moves from 0.1 to 0.9 over the day. The method does not cover the last world, and its result is not
 promised: its conversations last half an hour, twice as long as the blocks by which the variance is measured.
 
 The second table has releases with a drop. A cell has the share of days on which the whole interval was below 0; the time
@@ -388,7 +388,7 @@ The third table has independent scores, and releases that do not differ.
 
 - *Split*: each release has half of the traffic (*even*); one release has a fifth as much (*canary*); the traffic moves from
   one to the other over the day (*rollout*).
-- *Weights*: all alike; *rules* that sample nine tenths at .05, and the rest, which fails more often, at 1; *paced*: the
+- *Weights*: all alike; *rules* that sample nine tenths at 0.05, and the rest, which fails more often, at 1; *paced*: the
   same rules with a budget that lowers the rates tenfold in the day.
 
 | split, weights, metric and mean | .2 scores a minute | 2 | 20 |

@@ -245,7 +245,7 @@ def table(found: list[Cell], samples: int) -> str:
         "",
         "This page compares formulas for the interval of a mean, and is the reason for",
         f"spanscore's formula. `python -m benchmarks.intervals` draws {samples:,} samples per cell (bootstrap: {BOOTSTRAPPED})",
-        f"with seed {SEED}. The best formula is the narrowest one that contains the true mean in .93 of the samples of each",
+        f"with seed {SEED}. The best formula is the narrowest one that contains the true mean in 0.93 of the samples of each",
         "cell, and in not much more.",
         "",
         "A column is a number of scores. A cell has the lowest coverage of all cells · the median of the coverages · the mean",
