@@ -379,7 +379,7 @@ _DROPS = """
 promised: its conversations last half an hour, twice as long as the blocks by which the variance is measured.
 
 The second table has releases with a drop. A cell has the share of days on which the whole interval was below 0; the time
-after which half of these days had such an interval; and the share of days on which the interval missed the true difference.
+after which half of all days had such an interval; and the share of days on which the interval missed the true difference.
 
 | world | seen |
 | --- | --- |"""
