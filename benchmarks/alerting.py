@@ -32,7 +32,12 @@ FIRST_MIN = 60.0
 LONGEST_MIN = 480.0
 DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewEvaluatorVersion"
 OUTAGE = frozenset({"SpanscoreJudgeFailing", "SpanscoreJudgeBreakerOpen", SILENT})
-_HEAD = "Printed by `python -m benchmarks.alerting`; [README.md](README.md) describes the measurement.\n"
+_HEAD = """\
+# Alerts through Prometheus and Alertmanager
+
+This page shows which alert follows an event, how soon, and its text. `python -m benchmarks.alerting` prints the results;
+the [README](README.md#alerts-end-to-end) describes the measurement.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +261,7 @@ def _wrong(scenario: Scenario, seen: Seen) -> str:
 
 
 def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:
-    yield "| event | first notice | after | ended | all notices | as it must |"
+    yield "| event | first alert | delay | end | all alerts | as required |"
     yield "|---|---|---|---|---|---|"
     for scenario, one in seen.items():
         notice = (

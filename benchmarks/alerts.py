@@ -321,7 +321,7 @@ def _delay_rows(runs: int) -> Iterator[str]:
 
 
 def _recovery_rows(runs: int) -> Iterator[str]:
-    yield "| scores a minute | drop | ended: median | 95 % | last | began again, per drop |"
+    yield "| scores a minute | drop | end: median | 95th percentile | longest | alerts that began again, per drop |"
     yield "|---|---|---|---|---|---|"
     for per_minute in (3.0, 10.0, 60.0, 300.0):
         for drop in (0.1, 0.3):
@@ -348,18 +348,21 @@ def main() -> None:
 
 HEAD = """# Drop alerts, simulated
 
-By `python -m benchmarks.alerts`: default windows (5m, 15m, 1h, 6h, 1d) and settings, one evaluation a minute, one request in
-twenty scored, independent scores, fixed seeds."""
+This page shows how often a drop alert is false, how soon it comes and how it ends.
+`python -m benchmarks.alerts` simulates it with fixed seeds, the default windows (5m, 15m, 1h, 6h, 1d) and the default settings.
+The rules are evaluated once a minute. One request in twenty is scored, and the scores are independent."""
 FALSE = """## False alarms in 30 days, with one allowed
 
-The true mean is the lowest that is tolerated; every alert that begins is counted. One window is 1h, three are
-1h, 6h, 1d. * the shortest window in use holds 1,000 scores or more."""
+The true mean is the lowest tolerated mean, and every alert that begins is counted. One window is 1h, and three windows are
+1h, 6h and 1d. In cells with *, the shortest window in use holds 1,000 scores or more."""
 DELAYS = """## Minutes from a drop to the alert: median (95 %)
 
-From a baseline of 0.85; the drop comes at any time within a minute."""
+The baseline is 0.85, and the drop comes at any time within a minute. A cell has the median and, in brackets, the 95th
+percentile. *At most* is the target for the median."""
 RECOVERIES = """## After a drop of two hours
 
-Pass/fail, from 0.85 and back to it; when no alert was on any more, and how many began again in the two days after."""
+A pass/fail metric falls from 0.85, and returns to 0.85 after two hours. The table shows the minutes from this return until
+no alert was on, and how many alerts began again in the next two days."""
 
 
 if __name__ == "__main__":

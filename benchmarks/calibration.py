@@ -298,28 +298,37 @@ def main() -> None:
 _PAGE = """\
 # Corrected pass rates
 
-`python -m benchmarks.calibration`: {runs:,} runs per cell, seed {seed}. How often the 95 % intervals of `spanscore calibrate`
-hold the true value, if the labels are not refused (fewer than 5 of either human class, or J at most .3).
+This page shows how often the 95 % intervals of `spanscore calibrate` contain the
+true value. `python -m benchmarks.calibration` simulates {runs:,} runs per cell, with seed {seed}. Runs with refused labels
+do not count: fewer than 5 labels of either human class, or J at most 0.3.
 
 {table}
 
-- *corrected*: another window's rate by Rogan–Gladen, with the interval of Lang & Reiczigel; *weighted*: units with errors
-  pass less often, by .2, and are judged ten times as often. *fresh*: the rate of the labels' own window by PPI++.
-- *by verdict*: as many labels of failed units as of passed ones, with their probabilities.
-- If nine in ten are refused, the others have drawn more failures than there are: κ and the fresh rate, which need
-  the labels' own share of them, hold less often there.
-- Judges are coins here. The causes of a real judge's errors are not simulated.
+- *labels*: number of labels. *drawn by verdict*: as many labels of failed units as of passed units, with their
+  probabilities.
+- *se ⁄ sp*: the judge's true sensitivity and specificity. *true*: the true pass rate. *refused*: the share of runs with
+  refused labels.
+- *bias*: the mean error of the corrected rate. The columns behind it are coverages.
+- *corrected*: the rate of another window by Rogan–Gladen, with the interval of Lang & Reiczigel. *weighted*: the same, if
+  units with errors pass less often, by 0.2, and are judged ten times as often.
+- *fresh*: the rate of the labels' own window by PPI++.
+- If nine in ten runs are refused, the labels of the other runs contain more failures than the traffic. Intervals of κ and
+  of the fresh rate, which need the share of failures among the labels, then contain the true value less often.
+- The simulated judge errs at random. The causes of a real judge's errors are not simulated.
 
 ## Wrong labels
 
-Each annotator is wrong in 5 %, independently of the truth, of the judge and of each other; the true rate is .85, labels are
-drawn at random. *ignored*: labels count as right. *given*: `--annotator-error 5%`. *a quarter by two*, *all by two*: this share
-of units has two annotators, whose disagreement measures the error, and ties are left out.
+Each annotator is wrong on 5 % of the units, independently of the truth, of the judge and of each other. The true rate is
+0.85, and labels are drawn at random.
+
+- *ignored*: labels count as right. *given*: the option `--annotator-error 5%`.
+- *a quarter by two*, *all by two*: this share of units has two annotators. Their disagreement measures the error, and units
+  with a tie are left out.
 
 {wrong}
 
-If the error is known, intervals hold a little too often: sensitivity and specificity then err together, and the interval
-leaves that out.
+If the annotators' error is known, intervals contain the true value a little too often. Sensitivity and specificity then err
+together, and the interval ignores this dependence.
 """
 
 

@@ -361,33 +361,40 @@ def _page(cells: Cells, few: Cells, runs: int) -> str:
 
 _HEAD = """# Two releases, compared at every look of a day
 
-`python -m benchmarks.compare`: seed 24, {runs:,} days per world and {few:,} per cell of the tables by rate. A look is the end
-of a quarter of an hour, from the tenth on; there is no result before {scores} effective scores of either release. The share of
-days in which an interval of 95 % missed the true difference at any look: at most .05 may. The worst cell: **{worst:.3f}**.
+This page shows how often the interval of `spanscore compare` misses the true
+difference of two releases, and how soon it shows a drop. `python -m benchmarks.compare` simulates {runs:,} days per world,
+and {few:,} days per cell of the tables by rate, with seed 24. A look is the end of a quarter of an hour, from the tenth on.
+Neither release has a result before {scores} effective scores.
 
-Two numbers per cell: the interval of `spanscore compare`, by its own code; and that of one look at pooled sums, looked at as
-often.
+A 95 % interval may miss the true difference, at any look, on at most 0.05 of the days. The worst cell has **{worst:.3f}**.
+Each cell has two numbers: the share for the interval of `spanscore compare`, by its own code · the share for the
+interval of one look at pooled sums, at the same looks.
 
-Releases that do not differ:
+The first table has releases that do not differ:
 
 | world | missed |
 | --- | --- |"""
 _DROPS = """
-*Rollout*: the traffic moves from .1 to .9 over the day. The last world is beyond the method, and is not promised: its
-conversations last half an hour, twice as long as the blocks by which the variance is measured.
+*Rollout*: the traffic moves from 0.1 to 0.9 over the day. The method does not cover the last world, and its result is not
+promised: its conversations last half an hour, twice as long as the blocks by which the variance is measured.
 
-A drop: the share of days in which the whole interval was below 0, when half of them had it, and the share that missed.
+The second table has releases with a drop. A cell has the share of days on which the whole interval was below 0; the time
+after which half of all days had such an interval; and the share of days on which the interval missed the true difference.
 
 | world | seen |
 | --- | --- |"""
 _GRID = """
-Independent scores. *Split*: half each; a fifth as much; from one to the other over the day. *Weights*: all alike; rules that
-sample nine tenths at .05 and the rest, which fails more, at 1; the same with rates that a budget lowers tenfold in the day.
+The third table has independent scores, and releases that do not differ.
+
+- *Split*: each release has half of the traffic (*even*); one release has a fifth as much (*canary*); the traffic moves from
+  one to the other over the day (*rollout*).
+- *Weights*: all alike; *rules* that sample nine tenths at 0.05, and the rest, which fails more often, at 1; *paced*: the
+  same rules with a budget that lowers the rates tenfold in the day.
 
 | split, weights, metric and mean | .2 scores a minute | 2 | 20 |
 | --- | --- | --- | --- |"""
 _RATES = """
-How soon a drop is seen: half each, weights alike.
+The last table shows how soon a drop is seen, if each release has half of the traffic and all weights are alike.
 
 | metric, mean and drop | .2 scores a minute | 2 | 20 |
 | --- | --- | --- | --- |"""

@@ -26,7 +26,9 @@ from tests.servers.faulty_openai import FaultyOpenAI, Limits
 
 from spanscore.wiring.status import Status
 
-_HEAD = "| fault | scores | requests per score | the rest | seen | missed | s |\n|---|---|---|---|---|---|---|"
+_HEAD = """\
+| fault | scores | requests per score | units without a score | measured | missed targets | duration, s |
+|---|---|---|---|---|---|---|"""
 _LOOK_S = 5.0
 _PHASES = ((40.0, 20.0), (40.0, 5.0), (60.0, None), (100.0, 20.0))
 """Phases: seconds, and the allowed requests per second; None = the server is down."""

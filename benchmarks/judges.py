@@ -40,6 +40,18 @@ REPORTED_SEEDS = (11, 12, 13, 14, 15)
 """Seeds, and rows of ``UNSEEN``, on which spanscore was not tuned."""
 PEERS_SEEDS = 2
 """Number of these seeds for the other clients, which vary far less than they differ; they are not measured on ``UNSEEN``."""
+ABOUT = """\
+This page compares clients of a judge that limits its callers, fails or is down. `python -m benchmarks.judges` writes the
+page. 64 callers with an endless backlog use one judge for 200 s of virtual time. Rows of spanscore are means over {seeds}
+seeds that were not used for tuning; rows of the other clients are means over {peers} of these seeds.
+
+- *share*: answers, relative to a client that has the limits and uses them fully (computed).
+- *wasted*: calls without an answer, per answer.
+- *lost*: questions that ended without an answer.
+- *recovery*: time from the end of a fault until the first 5 s at 90 % of the possible rate.
+- *target*: the least share, the most wasted calls and the longest recovery.
+- *tuned on*: spanscore was tuned on this server. *never met before*: spanscore was not tuned on it, and only spanscore was
+  measured."""
 IN_REAL_TIME = ("8 at once", "10 requests/s", "30 s storm of 429")
 
 
@@ -267,7 +279,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines.append([section, *cells_of(row, asker, got)])
             print(" | ".join(lines[-1]), flush=True)
     now_us, before_us = asyncio.run(healthy_path())
-    healthy = f"A question that is answered at once costs {now_us:.0f} µs of CPU; before {before_us:.0f} µs."
+    healthy = (
+        f"A question that is answered at once costs {now_us:.0f} µs of CPU; in the earlier version {before_us:.0f} µs."
+    )
     print(healthy if not given.real else "\n".join(" | ".join(line) for line in lines))
     if given.markdown is not None:
         given.markdown.write_text(page(lines, healthy))
@@ -276,13 +290,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def page(lines: Sequence[Sequence[str]], healthy: str) -> str:
     """Return the text of the committed page."""
-    head = ["", "server", "asker", "share", "wasted", "lost", "recovery", "target", ""]
+    head = ["rows", "server", "client", "share", "wasted", "lost", "recovery", "target", "result"]
     table = [head, ["---"] * len(head), *lines]
     text = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    about = (
-        f"By `python -m benchmarks.judges`: the mean of {len(REPORTED_SEEDS)} seeds that nothing was tuned on, of the others "
-        f"that of {PEERS_SEEDS}."
-    )
+    about = ABOUT.format(seeds=len(REPORTED_SEEDS), peers=PEERS_SEEDS)
     return f"# Judges that limit, storm and go away\n\n{about}\n\n{text}\n\n{healthy}\n"
 
 

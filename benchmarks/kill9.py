@@ -23,22 +23,28 @@ __all__ = ["main"]
 AT_ONCE = 3
 """Seeds that run concurrently, because a process mostly waits."""
 _ABOVE = """\
-# kill -9 through the whole line
+# Crash test with `kill -9`
 
-Made by `python -m benchmarks.kill9 --seeds {seeds}`. Applications and workers, each a whole scorer in a process of its own,
-share a spool. The named processes are killed up to four times a seed, at the moments in the second table. The running
-processes, or a last worker, score the remaining units. A score is random: a score that was made twice
-would have two values.
+This page shows whether scores are lost or made twice if processes on a spool (a file of waiting units) are
+killed. The command is `python -m benchmarks.kill9 --seeds {seeds}`. Applications and workers share a spool; each is a whole
+scorer in a process of its own. The named processes are killed up to four times a seed, at the moments in the second table.
+The running processes, or a last worker, score the remaining units. A score is a random number, so a score that was made
+twice would have two values.
 
 | killed | seeds | ends | acknowledged | scored | in sums | counted as `metric_error` | emitted twice | lost | with two values |
 |---|---|---|---|---|---|---|---|---|---|"""
 _BELOW = """
-*ends*: an end of both at once counts once. *emitted twice*: the same id and value, between *its scores are on the disk* and
-*their export is on the disk*, which is a second; never before the one, never after the other. *counted*: three lives in a
-row had ended while it was being scored, which every tenth seed does on purpose. *in sums*: of all processes, as their pages
-of metrics were read last. A score that is in them twice was read in the milliseconds before a kill. Scored and counted are
-more than acknowledged if a process was killed between the commit and its acknowledgement. The moments of the ends; `time`
-is a moment of the clock:
+- *ends*: the number of kills. A kill of both kinds at the same time counts once.
+- *acknowledged*: units that were reported to be on the disk. If a process was killed between the commit and its
+  acknowledgement, more units are scored and counted than acknowledged.
+- *in sums*: scores in the sums of all processes, as their pages of metrics were read last. A score that is in the sums
+  twice was read in the milliseconds before a kill.
+- *counted as `metric_error`*: units for which three processes in a row had ended while scoring them. Every tenth seed does
+  this on purpose.
+- *emitted twice*: scores that were sent twice with the same id and value. The kill then came between *its scores are on the
+  disk* and *their export is on the disk*, which is a second.
+
+The second table counts the kills by moment; `time` is a moment of the clock:
 """
 
 
@@ -96,7 +102,7 @@ def _faults(found: Sequence[Kills]) -> Iterator[str]:
     yield ""
     faults = [f"- seed {one.seed}: {fault}" for one in found for fault in one.faults]
     yield from faults or [
-        "No row was left behind, and in each process that ended by itself eligible was the sum of its outcomes."
+        "No row was left in the spool. In each process that was not killed, the eligible units are the sum of its outcomes."
     ]
 
 

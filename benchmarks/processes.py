@@ -43,6 +43,22 @@ CONTESTANTS = {OURS: spanscore, AGAIN: spanscore, BEFORE: spanscore, NO_OP: no_o
 TARGETS = {"p50": 0.10, "cpu": 0.20}
 LARGEST_A_A = {"p50": 0.02, "cpu": 0.03}
 """Largest difference of the medians of equal code, as a ratio to OpenLLMetry's."""
+INTRODUCTION = """\
+# Time that a callback handler adds to a request
+
+This page shows the time that spanscore's callback adds to an invoke of an application, compared with OpenLLMetry's
+callback. The command that writes the page is `python -m benchmarks.processes --markdown benchmarks/processes.md`.
+
+Each handler ran in {rounds} separate processes for each [workload](README.md#the-request-path), in random order. A judge
+that answers at once scores 5 % of the units. The table shows medians of the added time: of the median invoke (p50), of the mean
+invoke, and the CPU time of the whole process. A ratio compares this time with OpenLLMetry's, with the standard error by
+processes (bootstrap). *A/A* is the same code again, *before* an earlier version, *no-op* a handler that does nothing. The
+machine has {cores} cores, and its load was {load:.1f}.
+"""
+TARGETS_TEXT = """
+The targets are ratios to OpenLLMetry. The last column is the difference of spanscore and its A/A. A row has no result if
+this difference is above 0.02 (p50) or 0.03 (CPU).
+"""
 _WORDS = {True: "met", False: "missed"}
 
 
@@ -123,18 +139,16 @@ def _spread(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> str:
 
 
 def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Iterator[str]:
-    yield "# Cost of a handler, by many processes\n"
-    yield f"Each contestant in {rounds} processes of its own a workload, in random order; medians of its added time per invoke,"
-    yield "as a ratio to OpenLLMetry's, with the standard error by processes (bootstrap). CPU is of the whole process."
-    yield "5 % of the units are scored by an instant judge. Written by `python -m benchmarks.processes --markdown"
-    yield f"benchmarks/processes.md`, at a load of {os.getloadavg()[2]:.1f} on {os.cpu_count()} cores.\n"
+    yield INTRODUCTION.format(rounds=rounds, cores=os.cpu_count(), load=os.getloadavg()[2])
     yield "| workload | | p50, µs | ÷ OpenLLMetry | mean, µs | ÷ OpenLLMetry | CPU, µs | ÷ OpenLLMetry |"
     yield "|---|---|---|---|---|---|---|---|"
     for workload, costs in seen.items():
         for name in (name for name in CONTESTANTS if name in costs):
             cells = [f"{_median(costs[name], what):,.0f} | {_spread(costs, name, what)}" for what in OfHandler._fields]
             yield f"| {workload} | {name} | {' | '.join(cells)} |"
-    yield f"\n| workload | {' | '.join(f'{what} at most {most}' for what, most in TARGETS.items())} | A/A p50, CPU |"
+    yield TARGETS_TEXT
+    columns = " | ".join(f"{what} at most {most}" for what, most in TARGETS.items())
+    yield f"| workload | {columns} | difference of A/A: p50, CPU |"
     yield "|---|---|---|---|"
     for workload, costs in seen.items():
         ratios = {what: _ratio(costs, OURS, what) for what in TARGETS}

@@ -234,8 +234,8 @@ WORLDS = {
     "one process, turns bring no history": ONE,
     "one process, turns bring the history": replace(ONE, brings=True),
     "one process, one pause in fifty is longer than `idle_timeout`": replace(ONE, breaks=0.02),
-    "4 pods that think they are one, no history": replace(ONE, pods=4, ends=0.0),
-    "4 pods that think they are one, history": replace(ONE, pods=4, ends=0.0, brings=True),
+    "4 pods configured as one process, no history": replace(ONE, pods=4, ends=0.0),
+    "4 pods configured as one process, history": replace(ONE, pods=4, ends=0.0, brings=True),
     "4 pods, `any`, history, ended with the last turn": ANY,
     "4 pods, `any`, history, six in ten ended with the last turn": replace(ANY, ends=0.6),
     "4 pods, `any`, history, ended in any pod": replace(ANY, ends_anywhere=True),
@@ -244,7 +244,7 @@ WORLDS = {
 
 
 def _mean_rows(count: int) -> Iterator[str]:
-    yield "| world | true | by turns | counted mean | bias | counted, of each | incomplete, of each |"
+    yield "| world | true mean | mean by turns | counted mean | bias | counted per conversation | incomplete per conversation |"
     yield "|---|---|---|---|---|---|---|"
     for name, world in WORLDS.items():
         one = found(world, count)
@@ -253,25 +253,28 @@ def _mean_rows(count: int) -> Iterator[str]:
 
 
 def _alarm_rows(months: int) -> Iterator[str]:
-    yield "| conversations a minute | by turns | one score each |"
+    yield "| conversations a minute | false alarms: each turn scored | false alarms: one score per conversation |"
     yield "|---|---|---|"
     for per_minute in (1.0, 3.0, 10.0):
         rates = (false_alarms(per_minute, months, observed) for observed in (turns, conversations))
         yield f"| {per_minute:g} | " + " | ".join(f"{rate:.2f}" for rate in rates) + " |"
 
 
-HEAD = """# Conversations, simulated
+HEAD = """# Conversation scores, simulated
 
-By `python -m benchmarks.sessions`: it scores the conversations of `SessionTable`, with fixed seeds. No model was asked: a
-conversation is good in which no answer is wrong."""
+This page shows how the mean of conversation scores depends on the number of
+processes, and how many false alarms come from dependent turns. `python -m benchmarks.sessions` scores the conversations of
+`SessionTable`, with fixed seeds and without a model: a conversation is good if no answer in it is wrong."""
 MEANS = """## The mean of conversations
 
-5,000 visitors, eight turns on average; long conversations go wrong more often. *By turns* is each turn scored with all that
-came before. *Counted* and *incomplete* are ends per conversation: each of four pods may report one."""
+5,000 visitors have eight turns on average, and long conversations go wrong more often. *True mean* is the share of good
+conversations. *Mean by turns* scores each turn with all earlier turns. *Counted* and *incomplete* are the ends of each kind
+per conversation, because each of four pods may report one. `any` is the value of `sessions.replicas`."""
 ALARMS = """## False alarms in 30 days, with one allowed
 
-Conversations of five turns; two of the same are alike with a correlation of 0.5; pass/fail 0.85, at the lowest mean that is
-tolerated; windows 1h, 6h, 1d. A conversation's score is as good as its last turn."""
+Conversations have five turns, and two turns of one conversation have a correlation of 0.5. The metric is pass/fail with a
+mean of 0.85, the lowest tolerated mean. The windows are 1h, 6h and 1d. The score of a conversation is that of its last
+turn."""
 
 
 def main() -> None:

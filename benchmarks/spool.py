@@ -45,6 +45,16 @@ GROUPS = (1, 8, 64)
 JOB = os.urandom(6_000)
 TARGET = 0.35
 """Target for the spool: jobs a second as a share of the bare log's, at 64."""
+INTRODUCTION = """\
+# Speed of a spool compared with a bare log
+
+This page shows how many jobs a second a spool (a file of units that wait for scores) stores, compared with memory and with a
+bare log, a file with one `fsync` per group. `python -m benchmarks.spool` writes the page.
+
+Each variant stored jobs of 6 kB in {rounds} rounds, in turn with the others. A cell has the median of jobs a second · the
+ratio to the bare log of the same round (median, 95 % interval by bootstrap). Python {python}, {cores} CPUs, a load of
+{load:.0f}.
+"""
 OPENED_S = 2.0
 _JOBS = {1: 30, 8: 240, 64: 1_920}
 """Jobs of one turn, by size of the group."""
@@ -204,19 +214,18 @@ def _put_us(folder: Path) -> float:
 def _page(measured: dict[int, dict[str, Measured]], put_us: float, rounds: int) -> Iterator[str]:
     seen = measured[64]["spool"].ratio
     said = "met" if seen >= TARGET else "missed"
-    yield "# A spool compared with a bare log\n"
-    yield f"Made by `python -m benchmarks.spool`: jobs of 6 kB, {rounds} turns of each variant, interleaved. Jobs a second"
-    yield "(median), and the ratio to the bare log of the same turn (median, 95 % interval by bootstrap).\n"
-    yield f"Python {platform.python_version()}, {os.cpu_count()} CPUs, a load of {os.getloadavg()[0]:.0f}.\n"
+    yield INTRODUCTION.format(
+        rounds=rounds, python=platform.python_version(), cores=os.cpu_count(), load=os.getloadavg()[0]
+    )
     yield "| | " + " | ".join(f"{group} at a time" for group in GROUPS) + " |"
     yield "|---|" + "---|" * len(GROUPS)
     for name in measured[1]:
         yield f"| {name} | " + " | ".join(_cell(measured[group][name]) for group in GROUPS) + " |"
-    yield f"\nTarget: the spool at 64 has at least {TARGET} × the bare log: **{said}** ({seen:.2f})."
-    yield f"One `put` costs its caller {put_us:.1f} µs (median of bursts of 64): another thread writes to the disk."
-    yield "\nGroups below 64 wait 10 ms for further jobs before they are written: most of the time in the first columns."
-    yield "The jobs of a burst come 64 at a time. *put to done* is a job's whole life: kept, in work, with its scores, deleted"
-    yield "and wiped, in four transactions a group; the others have one."
+    yield f"\nThe target is at least {TARGET} × the bare log, with the spool at 64: **{said}** ({seen:.2f})."
+    yield f"One `put` costs its caller {put_us:.1f} µs (median of bursts of 64), because another thread writes to the disk."
+    yield "\nA group of fewer than 64 jobs waits 10 ms for further jobs before it is written. This wait is most of the time in"
+    yield "the first columns. The jobs of a burst come 64 at a time. *put to done* is a job's whole life: kept, in work, with"
+    yield "its scores, deleted and wiped. Each group then needs four transactions; the other variants need one."
 
 
 def _opening(folder: Path) -> Iterator[str]:
@@ -229,8 +238,8 @@ def _opening(folder: Path) -> Iterator[str]:
     os.close(file)
     cold = _opened_in_s(path)
     said = "met" if max(warm, cold) < OPENED_S else "missed"
-    yield f"\nA spool of {path.stat().st_size / 1e9:.1f} GB opened in {warm:.2f} s, in {cold:.2f} s when no part of it was in"
-    yield f"memory; target under {OPENED_S:.0f} s: **{said}**."
+    yield f"\nA spool of {path.stat().st_size / 1e9:.1f} GB opened in {warm:.2f} s, and in {cold:.2f} s when no part of it was"
+    yield f"in memory. The target is less than {OPENED_S:.0f} s: **{said}**."
 
 
 def _opened_in_s(path: Path) -> float:
@@ -255,7 +264,8 @@ def _requests(rounds: int) -> Iterator[str]:
         finally:
             for variant in variants:
                 variant.close()
-    yield "\nThe cost of a request: a chain, 5 % of the runs sampled, as in `benchmarks/request_path.py`.\n"
+    yield "\nThe last table shows the time that spanscore adds to a request: a chain, 5 % of the runs sampled, as in"
+    yield "`benchmarks/request_path.py`.\n"
     yield "| units wait | p50 µs | mean µs |"
     yield "|---|---|---|"
     for name, row in list(table.items())[1:]:

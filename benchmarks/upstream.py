@@ -169,7 +169,16 @@ def _run(name: str, source: Path, python: Path, *, scored: bool, tests: list[str
 def _report(found: list[Compared]) -> str:
     names = ", ".join(f"{name} {version(name)}" for name in [*SUITES, "spanscore"])
     head = f"{date.today():%d %B %Y}; Python {platform.python_version()}; {names}.\n\n"
-    rows = "| suite | without | with a scorer | differ | unsteady | units | said |\n|---|---|---|---|---|---|---|\n"
+    columns = (
+        "suite",
+        "without a scorer",
+        "with a scorer",
+        "differing tests",
+        "unsteady tests",
+        "units",
+        "log lines of spanscore",
+    )
+    rows = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
     return head + rows + "".join(map(_row, found)) + "\n" + "\n".join(map(_details, found))
 
 
@@ -193,9 +202,11 @@ def _counts(outcomes: Outcomes) -> str:
 def _details(suite: Compared) -> str:
     lines = [f"{suite.name}: outcomes of units {suite.beside.ledger['outcomes']}."]
     lines += [f"- differs: `{test}`{_WHY.get(test, '')}" for test in suite.differ]
-    lines += [f"- not the same each time, with and without: `{test}`" for test in suite.unsteady]
-    lines += [f"- fails without a scorer, too: {count:,}" for count in [_failing(suite.without)] if count]
-    lines += [f"- said {count} times: {line}" for line, count in suite.beside.said.items()]
+    lines += [f"- result varies, with and without a scorer: `{test}`" for test in suite.unsteady]
+    lines += [
+        f"- number of tests that fail without a scorer, too: {count:,}" for count in [_failing(suite.without)] if count
+    ]
+    lines += [f"- logged {count} times: {line}" for line, count in suite.beside.said.items()]
     return "\n".join(lines) + "\n"
 
 

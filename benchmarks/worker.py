@@ -54,8 +54,8 @@ METRIC = "tests.service.metrics:Answered"
 DECODES, READS = "decodes", "reads"
 VARIANTS = {
     DECODES: "decodes only",
-    "again": "decodes only, again (A/A)",
-    READS: "reads: each span's ids, name, times and attributes, too",
+    "again": "decodes only, repeated (A/A: the noise)",
+    READS: "reads: decodes, and reads ids, name, times and attributes of each span",
     "0": "worker, nothing sampled",
     "0.01": "worker, 1 % scored",
     "0.05": "worker, 5 % scored",
@@ -70,6 +70,26 @@ TARGET = 0.3
 """Target: messages a second as a share of those of the consumer that only decodes."""
 AT_MOST_SOME_SCORED = ("0", "0.01", "0.05", "2 x 0", "2 x 0.01", "2 x 0.05")
 """Variants with this target: at 1 % as in `benchmarks.serve`, and on both sides of it."""
+INTRODUCTION = f"""\
+# Speed of one worker of a topic
+
+This page compares `spanscore worker` on a Kafka topic with a consumer that only decodes the
+messages. Use the page to estimate the number of processes for your traffic. The command that writes the page is
+`python -m benchmarks.worker --markdown benchmarks/worker.md`.
+
+The topic holds {{messages:,}} messages in {PARTITIONS} partitions. Each message is a trace of {SPANS_PER_TRACE} spans (20 kB).
+One process reads a quarter of the messages, or a twentieth if all are scored. Two processes together read all of them. The
+metric is computed in the process, without a judge. Kafka {{version}} runs on the same machine.
+
+Each of {{rounds}} rounds measures every variant once, and the table shows medians. A ratio compares two variants of one round;
+its 95 % interval (bootstrap) is in parentheses. A process has one GIL, and `--processes 2` starts two processes. The machine
+has {{cores}} cores, and its load was {{load:.0f}}. If other programs use the cores, the CPU time is more reliable than the
+messages per second.
+"""
+REMARK = f"""
+The target is at least {TARGET} × the messages per second of *decodes only*, for variants that score at most 5 %. The decoder of
+protobuf is written in C, and creates no Python values for unread fields. The consumer *reads* creates these values. A worker
+does not decode the spans of unsampled units."""
 LOOK_S = 0.02
 STILL_S = 2.0
 """Seconds without a further ended unit after which several processes are done."""
@@ -253,23 +273,19 @@ def _between(ratios: list[float]) -> str:
 
 
 def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[str]:
-    yield "# One worker of a topic\n"
-    yield f"A backlog of {messages:,} messages in {PARTITIONS} partitions, each a trace of {SPANS_PER_TRACE} spans (20 kB),"
-    yield "of which one process reads a quarter (a twentieth if all are scored), and two processes read all;"
-    yield f"Kafka {kafka.VERSION} on the same machine; {rounds} turns, medians. Ratios are within the turn, with their 95 %"
-    yield "intervals (bootstrap); a process has one GIL, and `--processes 2` starts two. Written by"
-    yield f"`python -m benchmarks.worker --markdown benchmarks/worker.md`, at a load of {os.getloadavg()[1]:.0f} on"
-    yield f"{os.cpu_count()} cores: if others use them, the CPU time is more reliable than the rates.\n"
-    yield "| | messages/s | ÷ decodes only | ÷ reads | CPU, µs a message |"
-    yield "|---|---|---|---|---|"
+    yield INTRODUCTION.format(
+        messages=messages, rounds=rounds, version=kafka.VERSION, cores=os.cpu_count(), load=os.getloadavg()[1]
+    )
+    columns = "variant", "messages/s", "ratio to *decodes only*", "ratio to *reads*", "CPU per message, µs", "target"
+    yield f"| {' | '.join(columns)} |"
+    yield "|---|---|---|---|---|---|"
+    are_met = _are_met(runs)
     for name, text in VARIANTS.items():
         per_s, cpu_us = (statistics.median(column) for column in zip(*runs[name], strict=True))
         ratios = " | ".join(_between(_ratios(runs, name, to)) for to in (DECODES, READS))
-        yield f"| {text} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
-    text = "; ".join(f"{VARIANTS[name]}: {_MET[met]}" for name, met in _are_met(runs).items())
-    yield f"\nTarget: at least {TARGET} × the consumer that only decodes. {text}."
-    yield "protobuf's decoder is C, and makes no Python value of unread fields; the row below it is the"
-    yield "consumer that reads each span's values."
+        met = _MET[are_met[name]] if name in are_met else "–"
+        yield f"| {text} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} | {met} |"
+    yield REMARK
 
 
 def _are_met(runs: dict[str, list[Run]]) -> dict[str, bool]:
