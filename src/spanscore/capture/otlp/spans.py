@@ -67,7 +67,7 @@ def units_of(
             }
             read = replace(read, unread=unread)
         spans.append(read)
-    root_id = closed.key.span_id  # of spans that start in the same millisecond, the root is the first
+    root_id = closed.key.span_id  # the root comes first among spans that start in the same millisecond
     spans.sort(key=lambda span: (span.start_ns, span.span_id != root_id))
     return split(Unit(closed.key, tuple(spans), complete, closed.revision))
 
