@@ -22,7 +22,7 @@ from spanscore.monitoring import estimates, promql
 from spanscore.monitoring.estimates import MIN_SCORES, Moments, group_moments
 
 UNKNOWN = 0.95
-"""Assumed level of a baseline that is not known yet: near 1, where a pass/fail metric needs the most scores for an alert."""
+"""Assumed level of a baseline that is not known yet: near 1, the level at which a pass/fail alert needs the most scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

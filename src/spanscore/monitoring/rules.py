@@ -361,7 +361,7 @@ def _query_template(figure: AlertNumber) -> str:
     """Return the template that queries Prometheus for a figure. ``_declare_variables`` declares its variables.
 
     ``printf`` replaces each placeholder in the query by the matchers in a variable. ``rate(x{OWN}[5m])`` becomes
-    ``with printf "rate(x{%s}[5m])" $own | query``, where ``OWN`` is ``promql.OWN`` and ``$own`` has the matchers of the alert's
+    ``with printf "rate(x{%s}[5m])" $own | query``. ``OWN`` is ``promql.OWN``, and ``$own`` has the matchers of the alert's
     series, ``service_name="…",…``.
     """
     text = figure.expression.replace("\\", r"\\").replace('"', r"\"")

@@ -62,7 +62,7 @@ class RecentUnits:
 
     Attributes:
         metadata: metadata keys to keep. If one of their values is no text, number or boolean, or is a text of more than 200
-            characters, all metadata of the unit are None (unknown).
+            characters, the unit's metadata are unknown (None).
         kept: maximum number of units with kept facts.
         indexed: maximum number of units that are found by their trace and by the application's key.
         clock: returns nanoseconds since the epoch.

@@ -176,8 +176,8 @@ def _after_question(
 
 def _end_with_answer(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
     """Return a conversation with the answer at its end."""
-    # Nothing is appended if the conversation ends with the assistant's text, if an assistant's message of this turn is the
-    # answer, or if the root's own messages end with a tool's message, as those of an agent with a response format do.
+    # The answer is not appended if the conversation ends with the assistant's text, if an assistant's message of this turn is
+    # the answer, or if the root's own messages end with a tool's message, as those of an agent with a response format do.
     last = messages[-1] if messages else None
     ends_with_tool = bool(turn) and role_of(turn[-1].get("role")) == TOOL
     if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or ends_with_tool:

@@ -96,7 +96,7 @@ def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSett
 
 
 def describe_mode(serve: ServeSettings) -> str:
-    """Return a line that describes where the spans go."""
+    """Return a line with the destination of the spans."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
     where = "nowhere"

@@ -68,8 +68,8 @@ def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callabl
 def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, Any]:
     """Return a configuration as arguments of ``OnlineScorer``.
 
-    If ``metrics`` is None, the configuration's metrics are made here: metrics of units, metrics of conversations, and second
-    judges.
+    Without the argument ``metrics``, the configuration's metrics are made here: metrics of units, metrics of conversations, and
+    second judges.
 
     Raises:
         ConfigurationError: a metric or a judge cannot be made; or an alert watches an evaluator version that no metric has.
