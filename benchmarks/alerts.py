@@ -37,7 +37,7 @@ TRAFFIC = {"1/s": 3.0, "10/s": 30.0, "100/s": 300.0}
 """Request rate → scores per minute, if one request in twenty is scored."""
 DROPS = (0.05, 0.1, 0.3)
 MOST_DELAY = {"1/s": (970, 217, 34), "10/s": (77, 23, 5), "100/s": (14, 5, 3)}
-"""Longest allowed delay in minutes, for each of the drops."""
+"""Target for the median delay of pass/fail scores in minutes, for each of the drops."""
 RUNS = 25
 """Runs that are simulated at a time: 25 months take 1 GB."""
 
@@ -315,9 +315,13 @@ def _delay_rows(runs: int) -> Iterator[str]:
             cells = []
             for drop, most in zip(DROPS, MOST_DELAY[requests], strict=True):
                 delays = dropping(law, drop, per_minute, lasts=8 * most, after=0, runs=runs).delays()
-                text = f"{np.median(delays):.3g} ({np.percentile(delays, 95):.3g})"
+                text = f"{_rounded(np.median(delays))} ({_rounded(np.percentile(delays, 95))})"
                 cells.append(f"{text}, at most {most}" if law is PASS_FAIL else text)
             yield f"| {law.name} 0.85 | {requests} | {' | '.join(cells)} |"
+
+
+def _rounded(minutes: np.floating) -> str:
+    return f"{float(f'{minutes:.3g}'):,g}"  # 1,140, not 1.14e+03
 
 
 def _recovery_rows(runs: int) -> Iterator[str]:
@@ -351,14 +355,15 @@ HEAD = """# Drop alerts, simulated
 This page shows how often a drop alert is false, how soon it comes and how it ends.
 `python -m benchmarks.alerts` simulates it with fixed seeds, the default windows (5m, 15m, 1h, 6h, 1d) and the default settings.
 The rules are evaluated once a minute. One request in twenty is scored, and the scores are independent."""
-FALSE = """## False alarms in 30 days, with one allowed
+FALSE = """## False alarms in 30 days
 
-The true mean is the lowest tolerated mean, and every alert that begins is counted. One window is 1h, and three windows are
-1h, 6h and 1d. In cells with *, the shortest window in use holds 1,000 scores or more."""
-DELAYS = """## Minutes from a drop to the alert: median (95 %)
+The settings allow one false alarm in 30 days. The true mean is the lowest tolerated mean, the baseline less a quarter of
+`min_drop`, and every alert that begins is counted. One window is 1h, and three windows are 1h, 6h and 1d. In cells with *, the
+shortest window in use holds 1,000 scores or more; the target is 0.5 to 1 there."""
+DELAYS = """## Minutes from a drop to the alert: median (95th percentile)
 
-The baseline is 0.85, and the drop comes at any time within a minute. A cell has the median and, in brackets, the 95th
-percentile. *At most* is the target for the median."""
+The baseline is 0.85, and the drop comes at a random second between two evaluations of the rules. *At most* is the target
+for the median of pass/fail scores."""
 RECOVERIES = """## After a drop of two hours
 
 A pass/fail metric falls from 0.85, and returns to 0.85 after two hours. The table shows the minutes from this return until

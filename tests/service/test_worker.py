@@ -284,7 +284,7 @@ def test_a_disk_that_may_not_be_written_to_is_reported_as_that(tmp_path: Path, m
             {"spool": {"path": "spool.db"}, "remote_scoring": {"kafka": {"brokers": ["127.0.0.1:9092"]}}},
             [
                 "spanscore worker: scores the units in the spool spool.db",
-                "spanscore worker: sends nothing to another process: this process scores",
+                "spanscore worker: ignores remote_scoring: this process scores",
             ],
         ),
         ({}, []),

@@ -268,7 +268,7 @@ def test_another_process_gets_no_inner_units(tmp_path):
     (tmp_path / "token").write_text("a-token-of-some-length")
     remote = RemoteScoring(endpoint="http://127.0.0.1:1/", token_file=str(tmp_path / "token"))
 
-    with pytest.raises(ConfigurationError, match=r"units\.also cannot be combined with remote_scoring: the copy of a"):
+    with pytest.raises(ConfigurationError, match=r"units\.also cannot be combined with remote_scoring: a unit is sent"):
         OnlineScorer([polite], units=Units(also=[RETRIEVER]), remote_scoring=remote)
 
 

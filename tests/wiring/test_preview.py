@@ -196,7 +196,7 @@ def test_a_second_judges_cost_is_not_reported_as_the_metrics_own() -> None:
 
 def test_a_budget_is_said_to_have_no_say() -> None:
     with a_line(harmless(prices={"answers": (0.15, 0.60)}), budget=[Budget(usd=1, per="1h")]) as (scorer, _):
-        assert any("budgets lower the rates" in note for note in scorer.preview().notes)
+        assert any("budgets may lower the rates" in note for note in scorer.preview().notes)
 
 
 def test_nothing_of_content_or_of_metadata_is_reported() -> None:

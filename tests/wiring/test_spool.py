@@ -368,4 +368,4 @@ def test_status_tells_what_is_on_the_disk(path):
         until("the units to be reported", lambda: "spool: 3 units on the disk" in str(scorer.status()))
         began = datetime.fromtimestamp(scorer.status().since_s, UTC)
 
-    assert f"process.start {began:%Y-%m-%d %H:%M:%S} UTC" in str(scorer.status())
+    assert f"counts of this process began at {began:%Y-%m-%d %H:%M:%S} UTC" in str(scorer.status())

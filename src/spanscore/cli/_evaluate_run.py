@@ -48,7 +48,7 @@ from spanscore.stored.evaluation import CONCURRENCY, MOST_AT_ONCE, Scoring
 from spanscore.stored.evaluation_report import check_report, write_report
 from spanscore.stored.evaluation_result import Result, Row, read_rows, write_rows
 from spanscore.stored.quality_gate import (
-    LEAVE_OUT,
+    UNSCORED_ADVICE,
     CaseChange,
     GateResult,
     MetricGate,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 BELOW_BOUND, INCOMPLETE = 1, 3
 """Exit codes: a bound of the gate is not met; too many cases have no score."""
 _SHOWN_CASES = 10
-"""Maximum number of fallen cases that are printed."""
+"""Maximum number of printed cases with a lower quality than in the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ScoreRun:
         return 0 if verdict is None else _exit_code(verdict)
 
     def cancel_batches(self) -> None:
-        """Cancel the open batches of an earlier run, and print their numbers."""
+        """Cancel the open batches of an earlier run, and print how many were cancelled."""
         metrics = self._make_metrics(self._read_configuration())
         typer.echo(cancel_open_batches(metrics, self.options.out, "--out"))
 
@@ -125,7 +125,7 @@ class ScoreRun:
             own_judge, own_embedder = _make_judge(settings, judge), _make_embedder(settings, self.options.embeddings)
             return [
                 create(name, judge=own_judge, embeddings=own_embedder, **parameters)
-                if jury is None or settings is None or judge
+                if jury is None or settings is None or judge  # ``--judge`` replaces a configured jury
                 else make_metric(settings, name, parameters, jury, judge=own_judge, embeddings=own_embedder)
                 for name, parameters, jury in entries
             ]
@@ -133,7 +133,7 @@ class ScoreRun:
     def _bounds(self, metrics: Collection[str]) -> QualityBounds:
         """Return the bounds on these metrics. Wrong options are refused here, before a judge is paid.
 
-        If the run replaces the baseline, no drop is bounded.
+        With ``--update-baseline``, ``--max-drop`` has no effect.
         """
         options = self.options
         if options.update_baseline and options.baseline is None:
@@ -212,7 +212,7 @@ class ScoreRun:
             write_report(result, self.options.report, source=self.options.file, redactor=redactor)
 
     def _print_verdict(self, verdict: GateResult) -> None:
-        """Print a table of the fallen cases, then a table of the metrics, with notes."""
+        """Print a table of the cases with a lower quality, then a table of the metrics, with notes."""
         terminal = Terminal()
         fallen = [change for change in verdict.changes if change.after < change.before]
         if fallen:
@@ -305,7 +305,7 @@ def _gate_lines(verdict: GateResult) -> Iterator[str]:
         if gate.evaluator_version_changed:
             yield f"{gate.metric}: the baseline is of another version or judge; a change may be the judge's"
     if verdict.incomplete:
-        yield f"Not known: {LEAVE_OUT}; --max-unscored allows more"
+        yield f"Not known: {UNSCORED_ADVICE}; --max-unscored allows more"
 
 
 def _format_quality(value: float | None) -> str:
@@ -330,7 +330,7 @@ class PausedAccounts(ProgressColumn):
 
 
 class BatchColumn(ProgressColumn):
-    """A column with the open batches of a run and their answers."""
+    """A column of the progress bar with the state of a run's open batches."""
 
     def __init__(self, batch: BatchRun) -> None:
         super().__init__()

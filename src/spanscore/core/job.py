@@ -30,7 +30,8 @@ class Decision:
 
     Attributes:
         take: whether the metric scores the unit.
-        probability: probability in all traffic: ``upstream`` times spanscore's own share; (0, 1] if the unit is sampled.
+        probability: probability in all traffic: ``upstream`` times spanscore's own share; [0, 1], and above 0 if the unit is
+            sampled.
         threshold: T of ``probability``.
         rule: name of the matching rule with the largest rate, ``base`` if no rule matched.
         randomness: R; None if the decision used no random number.
@@ -62,8 +63,8 @@ class SampledUnit:
         size_bytes: approximate bytes of the unit's content, as reserved in the queue.
         taken_s: time when this process accepted the unit, seconds of the monotonic clock; None if unknown.
         held_until_s: time until which the unit's spans wait for scores, seconds of the monotonic clock; -inf if no span waits.
-        undecided: the unit's facts, if rules read scores of these metrics and so decide on the other metrics later; otherwise
-            None.
+        undecided: facts by which rules decide on further metrics once the metrics in ``decisions`` have scored the unit; None =
+            all metrics are decided.
         wanted: whether a ``SampleObserver`` needs the samples; then ``decisions`` may be empty.
         redacted: whether ``samples`` are redacted already.
     """
@@ -87,7 +88,7 @@ class Job:
         unit: the unit without content, as the sinks need it.
         decisions: metric that samples the unit → its sampling decision.
         delegated: whether another process, or this process before a restart, has counted the unit as ``delegated``. The unit
-            becomes eligible here on arrival.
+            then becomes eligible here when the job arrives.
         scored: scores that a delegated job already has; their metrics do not score it again.
     """
 
@@ -148,8 +149,9 @@ class UnitCounts(NamedTuple):
         eligible: metric → number of eligible units.
         outcomes: (metric, outcome, source) → number of units with this outcome; source None = sampled traffic.
         pending: metric → number of eligible units without an outcome yet.
-        excluded: (metric, outcome, source) → weights of sampled units without a score in the mean of sampled traffic.
-        compared: (metric, compared value) → weights of such units; empty without ``compare``.
+        excluded: (metric, outcome, source) → weights of the sampled units that the mean of sampled traffic leaves out.
+        compared: (metric, value of the attribute in ``compare``) → weights of the excluded units with this value; empty without
+            ``compare``.
         sources: source → its separate counts, such as those of second judges or of inner units. The other fields do not include
             them.
     """
@@ -270,7 +272,7 @@ class ServeState:
         rejected: reason → number of invalid spans.
         ours: number of evaluation spans among ``spans``.
         unclaimed: number of ``spans`` that no normalizer claims.
-        unread: scope → number of traces without a read span, because another scope traces the same library in their process.
+        unread: scope → number of traces in which its spans were not read, because another scope traces the same library there.
         open: number of traces with spans that wait for their unit to be whole.
         waiting_for_root: number of ``open`` traces with spans whose parent has not arrived.
         orphans: number of spans that were dropped because their parent never arrived.

@@ -66,7 +66,7 @@ class Outcome(StrEnum):
     - an input is missing: ``no_sample``, ``missing_field``;
     - the metric has no value for the unit: ``not_applicable``, ``no_value``;
     - the user excluded the unit: ``filtered``;
-    - sampled units represent the unit, which spanscore or a head sampler did not sample: ``not_sampled``,
+    - spanscore or a head sampler did not sample the unit, and the sampled units represent it: ``not_sampled``,
       ``trace_not_sampled``;
     - another process counts the unit: ``delegated``.
 
@@ -127,7 +127,7 @@ class Outcome(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether an evaluation that had begun failed: ``error.type`` is set, and there is no value."""
+        """Whether the evaluation failed, before or after a call of the judge: ``error.type`` is set, and there is no value."""
         return self in _FAILED
 
     @property
@@ -175,7 +175,7 @@ ScoreValue: TypeAlias = float | str
 """A number on the metric's scale, or one word of a categorical scale."""
 
 MOST_CATEGORIES: Final = 50
-"""Largest number of categories: each is an attribute value of the sums."""
+"""Largest number of categories, because each is an attribute value of OpenTelemetry metrics."""
 _LONGEST_CATEGORY: Final = 40
 CATEGORY_WORD: Final = re.compile(r"[^\W\d_][\w-]*")
 _NUMBERS: Final = ("nan", "inf", "infinity")
@@ -308,8 +308,8 @@ class JudgeCall:
         estimated: whether tokens and cost are estimates, because the call was abandoned and may be billed.
         cached_input_tokens: part of ``input_tokens`` that the provider read from its own cache.
         cache_write_tokens: part of ``input_tokens`` that the provider wrote to its cache.
-        input_truncated_ratio: share of the question's tokens that was left out because the question was too long; [0, 1).
-        images_not_shown: number of images of the question that the judge did not get, because it reads no images.
+        input_truncated_ratio: share of the prompt's tokens that was left out because the prompt was too long; [0, 1).
+        images_not_shown: number of images of the sample that the judge did not get, because it reads no images.
         transcript: content of its span; None if judges are not traced.
     """
 
@@ -357,12 +357,12 @@ class Usage:
 
     @property
     def input_truncated_ratio(self) -> float:
-        """Largest share of a question's tokens that was left out, [0, 1)."""
+        """Largest share of a prompt's tokens that was left out, [0, 1)."""
         return max((call.input_truncated_ratio for call in self.calls), default=0.0)
 
     @property
     def images_not_shown(self) -> int:
-        """Largest number of images of a question that its judge did not get."""
+        """Largest number of images that the judge did not get in one call."""
         return max((call.images_not_shown for call in self.calls), default=0)
 
     @property
@@ -432,8 +432,8 @@ class Score:
         missing: for ``missing_field``, the required fields (or the kind of sample) that the unit lacks.
         explanation: the judge's words or the counts from which the value follows; may quote content. None without any.
         error_type: low-cardinality name of the error; None unless the evaluation failed.
-        evaluator_version: metric version, judge model and votes. A score of another evaluator version is never compared as a
-            drop in quality.
+        evaluator_version: metric version, judge model and votes. Scores of two evaluator versions are never compared, because
+            their difference is no drop in quality.
         usage: the judge calls of this score, with their tokens and cost; without calls if no judge was asked.
         judge_model: model of the judge; None without a judge.
         votes: numbers of requested and received votes; None if the metric does not vote.
@@ -449,8 +449,8 @@ class Score:
             reason ``NOT_APPLICABLE``; None without a condition, or if the judge failed on it.
         counted: whether the sums of another process include the score. This process then adds it to no sum, and counts the
             outcome ``delegated``.
-        sent: whether another process exported the score, but ended before it exported its sums. This process then only adds
-            the score to its sums.
+        sent: whether another process exported the score, and ended before it exported the sums that include it. This process
+            then adds the score to its own sums, and does not export it again.
         jury: votes of the jurors; None for a score of one judge.
     """
 

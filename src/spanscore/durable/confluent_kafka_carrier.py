@@ -43,8 +43,9 @@ _FAULT_TEXTS: Final[Mapping[str, str]] = {
 class KafkaCarrier:
     """A ``Carrier`` to a Kafka topic. A copy is one message with the trace id as key, in lower-case hex.
 
-    A copy is answered when all in-sync replicas have it. librdkafka sends and retries on its own threads, which start with the
-    first copy; another thread polls for the results. While no broker answers, messages wait in librdkafka.
+    The callback of a copy is called when all in-sync replicas have it, or its delivery failed. librdkafka sends and retries on
+    its own threads, which start with the first copy; another thread polls for the results. While no broker answers, messages
+    wait in librdkafka.
 
     Args:
         config: configuration of librdkafka: brokers and security.
@@ -68,7 +69,7 @@ class KafkaCarrier:
         call_in_child(self, KafkaCarrier._leak_client)
 
     def begin(self) -> None:
-        """Do nothing, because the copies of a process end with it."""
+        """Do nothing: no copies of earlier processes remain, because librdkafka keeps them in memory only."""
 
     def _leak_client(self) -> None:
         """Keep the parent's client alive in a child for ever: its destruction would wait for threads that the child lacks."""
@@ -80,7 +81,10 @@ class KafkaCarrier:
         self.produce(f"{copy.key.trace_id:032x}", copy.request, on_delivery)
 
     def produce(self, key: str, value: bytes, on_delivery: OnDelivery, written_ms: int = 0) -> None:
-        """Write a message with its time, 0 = now; ``on_delivery`` is called once. Thread-safe; never blocks, never raises."""
+        """Write a message with its time, 0 = now. Thread-safe; never blocks, never raises.
+
+        ``on_delivery`` is called once, or never if ``close`` drops the message.
+        """
         if self._over:
             on_delivery("this process ends")
             return
@@ -95,7 +99,7 @@ class KafkaCarrier:
             on_delivery("librdkafka refused it")
 
     def has_arrived(self) -> bool:
-        """Return True: a copy is answered only when the brokers have accepted it, so no answered copy is in transit."""
+        """Return True: callbacks report success only when the brokers have the copy, so no reported copy is in transit."""
         return True
 
     def state(self) -> str:

@@ -5,8 +5,9 @@
 A chat model has all layers; ``FallingBack`` and ``Windowed`` need a setting. A user's own judge has only the configured layers.
 ``RateLimited`` has attempts, deadlines and limits; the votes of a score are one question to it.
 
-The order matters. The timeout does not run while a question waits for its place. A question that waits for its next attempt
-has no place. Every attempt has its cost. A question with a cached answer skips the layers inside ``Cached``.
+The order matters. The timeout does not run while a question waits for a free place among the concurrent questions. While a
+question waits for its next attempt, it occupies no place. Every attempt has its cost. A question with a cached answer skips the
+layers inside ``Cached``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ _OUTERMOST_FIRST: dict[str, Any] = {
 }
 _KEYWORDS = [*_OUTERMOST_FIRST]
 _WAIT = "prompt_cache_wait"
-"""This layer is inside of ``BatchedVotes``, because the votes of a score are one question and do not wait for each other."""
+"""This layer is inside of ``BatchedVotes`` and gets the votes of a score as one question. Otherwise they would wait for each
+other.
+"""
 _LIMITER_KEYWORDS = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] is RateLimited]
 _OUTSIDE_LIMITS = [keyword for keyword in _KEYWORDS[: _KEYWORDS.index(_LIMITER_KEYWORDS[0])] if keyword != _WAIT]
 _INSIDE_LIMITS = _KEYWORDS[_KEYWORDS.index(_LIMITER_KEYWORDS[-1]) + 1 :]
@@ -96,17 +99,17 @@ def judge(
         prompt_order: ``evidence_first``: questions about a sample begin with the sample, so that a provider's cache serves
             all of them. ``instruction_first``: the instruction comes before the sample. The order is part of every metric's
             version.
-        prompt_cache: whether the provider's cache serves questions of a unit with the same beginning. Such questions have no
-            schema, because a schema would precede the sample. OpenAI receives them in JSON mode with ``prompt_cache_key``,
+        prompt_cache: whether questions of a unit with the same beginning use the provider's prompt cache. Such questions have
+            no schema, because a schema would precede the sample. OpenAI receives them in JSON mode with ``prompt_cache_key``,
             Anthropic as text with ``cache_control``.
-        images: whether the model gets the images of a sample. A model that does not gets their markers, and its scores have
+        images: whether the model gets the images of a sample. Without images, it gets a marker for each, and its scores have
             ``spanscore.judge.images_not_shown``. None = by the model's LangChain profile, or by its name if it has no profile.
         prompt_cache_wait: maximum seconds that questions with the same beginning wait until the first of them is answered;
             None: 2 for a chat model; 0: no wait.
         fallback: judges, models or their names, or mappings of arguments of this function (``{"model": …, "base_url": …}``),
             asked in their order while the judge's circuit breaker is open. Scores of a fallback have their own evaluator
-            version. The other arguments of this call also apply to each fallback, except address, key and ``model_kwargs``.
-            Limits do not apply to a judge that has its own limiter.
+            version. The other arguments of this call also apply to each fallback, except address, key and ``model_kwargs``, and
+            except the limits if the fallback is a judge with its own limits.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs
             nothing; or the path of a file with the answers. Processes may share the file. It contains no questions,
             and keeps answers until it is removed.
@@ -205,7 +208,7 @@ def wrap_judge(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = 
     if chat_model:
         settings = {"cache": None, _WAIT: PROMPT_CACHE_WAIT_S, **settings}  # a run may bring a cache of answers
     limits, has_limiter = _limits_in(settings), bool(limiters_of(judge))
-    if limits and has_limiter:  # a question would hold one place, and wait for another
+    if limits and has_limiter:  # a question would occupy a place in one limiter while it waits for a place in the other
         raise ConfigurationError(
             f"{min(limits)} is given around a judge that has its limits: give it to the call that creates that judge"
         )
@@ -215,7 +218,7 @@ def wrap_judge(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = 
     needs_breaker = chat_model or ("fallback" in settings and not has_limiter)
     if needs_breaker or limits:
         judge = RateLimited(judge, **{**({} if needs_breaker else _OWN_JUDGE_DEFAULTS), **limits})
-    # A budget is outside of the waits, and inside of cache and fallback; without these, ``judges/ask.py`` adds it.
+    # A budget is outside of the waits, and inside of cache and fallback; without cache and fallback, ``judges/ask.py`` adds it.
     judge = budgeted(judge) if {"cache", "fallback"} & settings.keys() else judge
     return _wrap(with_batched_votes(_with_wait(judge, settings)), settings, _OUTSIDE_LIMITS)
 

@@ -28,7 +28,9 @@ _CROSS_ENCODER = "cross-encoder/stsb-TinyBERT-L-4"
 """Default model for comparing sentences, as in ragas 0.0.15."""
 _INSUFFICIENT = "insufficient information"
 _EDGE = r"(?:(?<!\w)|(?!\w))"
-"""Any place that is not inside a word: sentences begin and end there. Chinese has no blank after a full stop."""
+"""Any place that is not inside a word: sentences begin and end there. White space would not do: Chinese has none after a full
+stop.
+"""
 _JSON_BEGINS = ("{", "[", "```")
 
 
@@ -41,7 +43,7 @@ class ExtractedSentences(BaseModel):
     def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> Self | None:
         """Read one sentence per line, or the phrase "insufficient information".
 
-        None for broken JSON, and for a single line that is not in the context, which is a remark.
+        None for broken JSON, and for a single line that is not in the context, because such a line is a remark of the model.
         """
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if not lines or text.lstrip().startswith(_JSON_BEGINS):
@@ -67,24 +69,24 @@ question. Change and add nothing. When none is needed, or the question cannot be
 class ContextRelevancyV0(JudgedMetric):
     """Which share of the retrieved sentences is needed to answer the question?
 
-    Formula: agreement × mean over the k answers of min(sentences extracted / sentences of the contexts, 1). The agreement of
-    k > 1 answers is the mean over all pairs of answers. With ``"jaccard"``, it is the sentences in both / the sentences in
-    either. With a cross-encoder, it is the similarity of each sentence and its best counterpart. Range [0, 1], higher is
-    better. The value is 0 if no sentence is needed or present.
+    Formula: agreement × mean over the judge's k answers of min(sentences that the answer lists / sentences of the contexts, 1).
+    The agreement of k > 1 answers is the mean over all pairs of answers. With ``"jaccard"``, it is the sentences in both / the
+    sentences in either. With a cross-encoder, it is the similarity of each sentence and its best counterpart. Range [0, 1],
+    higher is better. The value is 0 if no sentence is needed or present.
 
     Fields: ``user_input``, ``retrieved_contexts``. Judge calls: k = ``strictness`` (``extract_sentences``), concurrently.
     Lost answers do not count; at least one answer is required.
 
     Blind spot: a context that answers in one long sentence beats a context that answers in three sentences; the value depends
-    on the split into sentences. The score is low for any long context, however good: compare scores between searches of one
-    corpus.
+    on the split into sentences. The score is low for any long context, however good: compare only scores of retrievers over the
+    same corpus.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.0.15's
-    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: the rules are those of their script or of ``language``
-    (there: of English); an extracted sentence that is not in the contexts does not count, and a repeated sentence counts
-    once; sentences are compared without white space at their ends (there the last one of an answer never equals the same one
-    in the middle of another); the default agreement is ``"jaccard"``, which needs no model; with a cross-encoder both
-    directions count (there: from the first answer to the second).
+    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: sentences are cut by the rules of their script or of
+    ``language`` (there: of English); an extracted sentence that is not in the contexts does not count, and a repeated sentence
+    counts once; sentences are compared without white space at their ends (there, white space makes the last sentence of an
+    answer differ from the same sentence in the middle of another answer); the default agreement is ``"jaccard"``, which needs
+    no model; with a cross-encoder both directions count (there: from the first answer to the second).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.

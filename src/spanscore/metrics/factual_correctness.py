@@ -74,15 +74,15 @@ def _decompose(name: str, atomicity: Level, coverage: Level, language: str | Non
 class FactualCorrectness(JudgedMetric):
     """Do the answer and the reference claim the same facts?
 
-    Formula: the answer's claims are checked against the reference: TP are supported, FP are not. The reference's claims are
-    checked against the answer: FN are not supported. precision = TP / (TP + FP); recall = TP / (TP + FN), or with
-    ``recall="claims"`` the share of the reference's claims that the answer supports; f1 = the F-beta of both. Range [0, 1],
-    higher is better. The counts are in the explanation.
+    Formula: the answer's claims are checked against the reference: TP is the number of supported claims, FP that of the others.
+    The reference's claims are checked against the answer: FN is the number of unsupported claims. precision =
+    TP / (TP + FP); recall = TP / (TP + FN), or with ``recall="claims"`` the share of the reference's claims that the answer
+    supports; f1 = the F-beta of both. Range [0, 1], higher is better. The counts are in the explanation.
 
     Fields: ``response``, ``reference``. Judge calls: 4 (``decompose_response`` then ``verify_response_claims``, concurrently
-    ``decompose_reference`` then ``verify_reference_claims``); 2 for precision; a text without claims is not verified. The
-    score is undefined if neither text has a claim. With ``recall="claims"``, it is also undefined if the reference has no
-    claim.
+    ``decompose_reference`` then ``verify_reference_claims``); 2 for precision; a text without claims is not verified. With
+    ``mode="precision"``, an answer without claims scores 0. Otherwise the score is undefined if neither text has a claim, and
+    with ``recall="claims"`` also if the reference has none.
 
     Blind spot: the default recall mixes two counts: TP are claims of the answer, FN are claims of the reference. An answer
     that splits one fact into five claims therefore has a better recall. A side remark counts as much as the main point.
@@ -153,6 +153,7 @@ class FactualCorrectness(JudgedMetric):
         (of_reference,) = rest
         return Finding(
             value=self._value(precision, of_response, of_reference),
+            # the reason is used only without a value
             reason="the reference claims nothing" if of_response.claims else "neither text claims anything",
             explanation=f"{explanation}\nThe reference, against the answer: {of_reference}",
         )
@@ -171,7 +172,9 @@ class FactualCorrectness(JudgedMetric):
     async def _check_claims(
         self, decompose: Step[Claims], verify: Step[Verdicts], *, text: str, context: str
     ) -> _CheckedClaims:
-        claims = (await self.ask(decompose, {"response": text})).claims
+        claims = (
+            await self.ask(decompose, {"response": text})
+        ).claims  # one prompt for both texts: ``response`` is either
         if not claims:
             return _CheckedClaims((), Aligned((), 0))
         verdicts = await self.ask(verify, {"context": context, "statements": claims})

@@ -22,7 +22,7 @@ from spanscore.monitoring import estimates, promql
 from spanscore.monitoring.estimates import MIN_SCORES, Moments, group_moments
 
 UNKNOWN = 0.95
-"""Assumed level of a baseline that is not known yet: near 1, because a pass/fail metric needs the most scores there."""
+"""Assumed level of a baseline that is not known yet: near 1, the level at which a pass/fail alert needs the most scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,11 @@ class Baseline:
 
     Attributes:
         level: normal quality: the configured number, or the mean over all hours; ``UNKNOWN`` for an offset baseline.
-        text: remark after the baseline's number in an alert, a template.
+        text: remark (a template) that follows the baseline's number in the text of an alert.
         hours: normal quality in each hour of the week, from Sunday 00:00 UTC on; empty = equal in all hours.
         offset_s: age in s of the earlier window that an alert compares with; 0 = the baseline is ``level`` or ``hours``.
-        baseline_sd: length of a window in s → standard deviation of its true mean around the baseline; empty = not known.
+        baseline_sd: length of a window in s → standard deviation of its true mean around the baseline; empty = not known. A
+            configured SD has the length 0, so that it holds for every window.
         design_effect: number of scores that carry the information of one independent score.
     """
 
@@ -74,13 +75,14 @@ class Baseline:
 
     @property
     def varies(self) -> bool:
-        """Whether the normal mean of a window varies more than by the chance of its scores."""
+        """Whether the mean of a window normally varies more than the random variation of its scores explains."""
         return bool(self.baseline_sd or self.offset_s or self.design_effect > 1)
 
     def baseline_sd_of(self, window_s: float) -> float:
         """Return the baseline SD for windows of a length, in s.
 
-        It is the SD of the longest measured window that is not longer, because the SD only falls with the length.
+        The result is the SD of the longest measured window that is at most as long as this one. The SD falls with the length,
+        so the result is at worst too large.
         """
         shorter = [length for length in self.baseline_sd if length <= window_s]
         return self.baseline_sd[max(shorter, default=min(self.baseline_sd))] if self.baseline_sd else 0.0
@@ -102,8 +104,8 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
     """Return the normal quality of a metric; None if the configuration gives no baseline.
 
     Raises:
-        ConfigurationError: the file of an hour-of-week baseline is missing, lacks this metric, or its level is too low to
-            drop.
+        ConfigurationError: the file of an hour-of-week baseline is missing or lacks this metric, or the normal quality of an
+            hour is not above ``min_drop``.
     """
     baseline_sd = {} if alert.baseline_sd is None else {0.0: alert.baseline_sd}
     match alert.baseline:
@@ -142,7 +144,7 @@ LEAST_DAYS = 7
 LEAST_BLOCKS = 7
 """Windows of one length that are needed for the baseline SD of that length."""
 LEAST_SCORES = 100
-"""Effective scores that a window needs to be counted."""
+"""Effective scores that a window needs to be used for the baseline SD and the autocorrelation."""
 DESIGN_EFFECT = 2.0
 """Smallest design effect that is reported, because a smaller value may be chance."""
 
@@ -166,8 +168,8 @@ class LearnedBaseline:
     Attributes:
         mean: mean of all scores, [0, 1].
         hours: normal mean of each hour of the week, 168 values.
-        baseline_sd: length of a window in s → standard deviation of its mean around the profile, beyond the variation that the
-            number of scores and bursts explain. Lengths with too few windows are left out.
+        baseline_sd: length of a window in s → standard deviation of its true mean around the baseline. Random variation of the
+            scores and bursts is subtracted. Lengths with too few windows are left out.
         days: number of days with scores.
         scores: effective number of scores.
         explained: share of the variance of hourly means, beyond chance, that the profile explains; below 0 a flat baseline
@@ -195,7 +197,10 @@ class LearnedBaseline:
 
     @property
     def min_scores(self) -> int | None:
-        """Number of scores in bursts with the evidence of ``MIN_SCORES`` independent ones; None if about ``MIN_SCORES``."""
+        """Fewest scores for an alert if equal answers come in bursts: as informative as ``MIN_SCORES`` independent scores.
+
+        None without bursts.
+        """
         return ceil(self.design_effect) * MIN_SCORES if self.design_effect > 1 else None
 
 
@@ -296,8 +301,8 @@ class _Residual(NamedTuple):
 
     weight: float  # Σw
     weight2: float  # Σw²
-    profile: float  # Σw of the distances from the profile of the other weeks
-    flat: float  # Σw of the distances from the overall mean of the other weeks
+    profile: float  # Σw·(score − profile of the other weeks)
+    flat: float  # Σw·(score − overall mean of the other weeks)
 
     @property
     def size(self) -> float:
@@ -362,7 +367,10 @@ def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
 
 
 def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
-    """Return the hour-to-hour autocorrelation of residuals in standard errors, and 1/√n of the pairs (Box & Jenkins 1970)."""
+    """Return the autocorrelation of residuals from one hour to the next, and its standard error (Box & Jenkins 1970).
+
+    Each residual is divided by its own standard error. The standard error of the autocorrelation is 1/√n for n pairs of hours.
+    """
     errors = {hour: sqrt(own.size) * own.mean for hour, own in hours.items()}
     products = [error * errors[hour + 1] for hour, error in errors.items() if hour + 1 in errors]
     squares = fsum(error**2 for error in errors.values()) / max(1, len(errors))
@@ -370,6 +378,8 @@ def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
         return 0.0, 1.0
     return fsum(products) / (len(products) * squares), 1 / sqrt(len(products))
 
+
+# --- the file ---------------------------------------------------------------------------------------------------
 
 # The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and the normal quality in each hour of the
 # week (UTC).

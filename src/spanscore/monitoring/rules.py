@@ -114,8 +114,8 @@ BEFORE = 2
 def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
     """Return annotation → address of each configured link: dashboard, traces, runbook.
 
-    An address is a template in which ``{from}`` and ``{to}`` are not yet filled. For an alert over all metrics it has no
-    parameter with ``{metric}``: an empty variable would show an empty dashboard, and without it the default applies.
+    An address is a template in which ``{from}`` and ``{to}`` are not yet filled. For an alert over all metrics, the parameter
+    with ``{metric}`` is removed: a dashboard with an empty variable is empty, and without the parameter shows its default.
     """
     is_general = alert.labels.get("metric", ALL) == ALL
     metric = "" if is_general else f"{{{{ {alert.metric} | urlquery }}}}"
@@ -131,7 +131,7 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
 def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
     """Return the figures ``from`` and ``to`` of links: Unix times in ms, from before the alert's window until now.
 
-    An alert without the label ``window`` has a figure ``from`` of its own.
+    An alert without the label ``window`` has its own ``from`` in ``Alert.figures``.
     """
     now = {"to": AlertNumber("1000 * time()", "%.0f")}
     if "window" not in alert.labels:
@@ -225,7 +225,7 @@ def _grafana_rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     for name, figure in figures.items():
         value = f"{name}_value"
         expression = figure.expression
-        for placeholder in _OWN_LABELS:  # without matchers: Grafana selects the value with the alert's own labels
+        for placeholder in _OWN_LABELS:  # no matchers: Grafana joins the series to the alert's by labels
             expression = expression.replace(f",{placeholder}", "").replace(placeholder, "")
         steps += [_query(name, expression), _reduce(value, name)]
         # Grafana uses NaN for an absent value, which is not equal to itself; the text then stays empty
@@ -360,7 +360,9 @@ def _prometheus_rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
 def _query_template(figure: AlertNumber) -> str:
     """Return the template that queries Prometheus for a figure. ``_declare_variables`` declares its variables.
 
-    ``printf`` replaces each placeholder in the query, such as ``promql.OWN``, by the matchers in a variable.
+    ``printf`` replaces each placeholder in the query by the matchers in a variable. ``rate(x{OWN}[5m])`` becomes
+    ``with printf "rate(x{%s}[5m])" $own | query``. ``OWN`` is ``promql.OWN``, and ``$own`` has the matchers of the alert's
+    series, ``service_name="…",…``.
     """
     text = figure.expression.replace("\\", r"\\").replace('"', r"\"")
     placeholders = list(dict.fromkeys(_PLACEHOLDER.findall(text)))

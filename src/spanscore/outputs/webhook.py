@@ -172,7 +172,8 @@ class WebhookSink:
         return f"{format_count(self._summarized, 'unit')} in summaries (per_hour)" if self._summarized else ""
 
 
-# The events below are documented in ``docs/how-to/send-messages.md``. A change of their form needs a new ``_VERSION``.
+# The events below are documented in ``docs/how-to/send-messages.md``. A key that is removed or changes its meaning
+# needs a new ``_VERSION``; an added key does not.
 
 _VERSION: Final = 1
 _UNIT: Final = "unit.matched"

@@ -55,10 +55,14 @@ class RecentUnit(NamedTuple):
 class RecentUnits:
     """Keeps the ids of the last units for ``feedback``, and their facts, without content, for ``scorer.preview()``.
 
+    There are three kinds of units: recorded (root and children are known), unrecorded (the root is known to its end, and no
+    child) and excluded (only the facts at the beginning are known).
+
     Thread-safe: each step is one operation of a dict or a deque.
 
     Attributes:
-        metadata: metadata keys to keep, if the values are texts, numbers or booleans.
+        metadata: metadata keys to keep. If one of their values is no text, number or boolean, or is a text of more than 200
+            characters, the unit's metadata are unknown (None).
         kept: maximum number of units with kept facts.
         indexed: maximum number of units that are found by their trace and by the application's key.
         clock: returns nanoseconds since the epoch.
@@ -280,7 +284,10 @@ class UnitDecider:
         return True
 
     def settle_unsampled(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise {}."""
+        """Settle a unit that no rate could sample when it began; return its decisions if a rule matched, otherwise {}.
+
+        A rule that matches at the unit's end is too late: all outcomes are ``not_sampled``; the decisions only show it.
+        """
         self.on_unit(facts)
         self.recent_units.index(facts)
         kept = self.recent_units.add_unrecorded(facts)
@@ -316,8 +323,8 @@ class UnitDecider:
     def settle_lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
         """End a unit that closed before it was complete, and return the outcomes of its metrics.
 
-        The sampler decides on such a unit, too, so that its weight is 1/π: only units that may be sampled reach this point. If
-        the root is missing, π is unknown, and the weight is 1.
+        The sampler decides on such a unit, too, so that its weight is 1/probability, as for every sampled unit. Without a
+        status the root is missing: the probability is unknown, and the weight is 1.
         """
         unsampled: dict[str, Outcome] = {}
         if facts.status is not None:

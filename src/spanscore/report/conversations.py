@@ -33,8 +33,8 @@ class Conversation:
 
     Attributes:
         turns: root spans of its units in the order of time; empty if the file has none.
-        scores: scores of the whole conversation with their evaluation spans, final scores before provisional scores, which
-            are in no mean because the conversation went on.
+        scores: scores of the whole conversation with their evaluation spans: first final scores, then provisional scores, which
+            were made before the conversation went on and are in no mean.
     """
 
     id: str
@@ -55,7 +55,7 @@ def conversations(spans: Spans) -> list[Conversation]:
 
 
 def _scores(conversation: str, spans: Spans) -> Iterator[tuple[ReportRow, SpanData]]:
-    """Yield the final scores, and each provisional score that is newer: it is of more turns."""
+    """Yield the final scores, and each provisional score of more turns than the final score of its metric."""
     final, provisional = spans.conversations.get(conversation, {}), spans.provisional.get(conversation, {})
     later = {
         metric: span
@@ -71,7 +71,9 @@ def _turns(spans: Spans) -> dict[str, list[SpanData]]:
     turns: dict[str, list[SpanData]] = {}
     for span in _units(spans):
         evaluations = spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}).values()
-        ids = map(_read_conversation_id, (span, *evaluations))  # evaluations may use another convention
+        ids = map(
+            _read_conversation_id, (span, *evaluations)
+        )  # an evaluation span has the id even if its unit names it otherwise
         if conversation := next(filter(None, ids), ""):
             turns.setdefault(conversation, []).append(span)
     for units in turns.values():
@@ -119,7 +121,7 @@ _ENDS: Mapping[str, str] = {
 
 
 def cards(conversations: Sequence[Conversation], units: ReportUnits, summary: ReportSummary) -> list[dict[str, Any]]:
-    """Return the cards of the conversations to read, failed conversations first."""
+    """Return the cards of at most ``MOST_CONVERSATIONS``: failed conversations first, then by their lowest quality."""
     order = {worst.unit: place for place, worst in enumerate(summary.failed)}
     ranked = sorted(conversations, key=lambda own: (order.get(own.id, len(order)), _lowest_quality(own, units)))
     return [_card(conversation, units, summary) for conversation in ranked[:MOST_CONVERSATIONS]]

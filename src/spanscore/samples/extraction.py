@@ -125,16 +125,16 @@ def _messages_in_pairs(value: Any, *, questions: bool) -> Sequence[GenAIMessage]
 # question, the calls and the answer. In both cases each call gets its result from a tool's span or a later prompt, and the
 # conversation ends with the answer of the unit.
 #
-# Messages that only a prompt template added, such as examples, are no turns, nor are human messages of a LangGraph node.
-#
-# ``history`` has turns that the root's own messages lack. The root's messages are ``before_output`` (earlier turns, the
-# question and, in a model call's prompt, earlier calls of the turn), then ``turn``, the output of this turn.
+# Two kinds of messages are left out: messages that only a prompt template added, such as examples, and human messages that a
+# LangGraph node wrote.
 
 
 def conversation_of(
     view: UnitView, question: str | None, answer: str | None, answer_run: ModelRun | None
 ) -> tuple[MultiTurnSample | None, list[str]]:
     """Return the conversation if the unit has tool calls or several human turns, and notes on messages that were left out."""
+    # ``history`` has the turns that the root's own messages lack. The root's messages are ``before_output`` (earlier turns, the
+    # question and, in a model call's prompt, earlier calls of this turn), then ``turn``, the output of this turn.
     turn_messages = view.output_of_turn()
     before_output = _messages_before_output(view, question, turn_messages)
     turn = _split_last_text(_without_humans(turn_messages, answer), view.every_model)
@@ -162,7 +162,7 @@ def _after_question(
     has_history: bool,
 ) -> Sequence[Message] | None:
     """Return the messages after the question; None if the conversation is only the question and the answer."""
-    if not before_output and (calls.made or has_history):  # the root has no messages: the calls of its models
+    if not before_output and (calls.made or has_history):  # without messages of the root: the calls of its models
         return [called.message for called in calls.made]
     if calls.hidden:  # the root's messages lack calls, such as a sub-agent's
         return [*calls.with_hidden(turn)]
@@ -176,8 +176,8 @@ def _after_question(
 
 def _end_with_answer(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
     """Return a conversation with the answer at its end."""
-    # The conversation stays if it ends with the assistant's text, if an assistant's message of this turn is the answer, or if
-    # the root's own messages end with a tool's message, as those of an agent with a response format do.
+    # The answer is not appended if the conversation ends with the assistant's text, if an assistant's message of this turn is
+    # the answer, or if the root's own messages end with a tool's message, as those of an agent with a response format do.
     last = messages[-1] if messages else None
     ends_with_tool = bool(turn) and role_of(turn[-1].get("role")) == TOOL
     if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or ends_with_tool:
@@ -205,13 +205,14 @@ def _messages_before_output(
     messages = view.all_messages()
     before = messages[: len(messages) - len(turn)]
     human_text = last_human_text(before)
-    # If the question is outside the messages, a human message among them is a prompt of the application.
+    # If the question is outside the messages, a human message among them is a prompt of the application, unless the run
+    # resumes an interrupted one.
     is_elsewhere = last_human_text(view.input.messages) is None and not is_resume(view.input.value)
     return [] if human_text is None or (human_text != question and is_elsewhere) else before
 
 
 def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[GenAIMessage]:
-    """Return a turn without human messages, which the unit itself wrote. If one is the answer, it becomes the assistant's."""
+    """Return the output of a turn without human messages, which the application wrote. An answer becomes the assistant's."""
     if turn and is_human(turn[-1]) and message_text(turn[-1]) == answer:
         turn = [*turn[:-1], {**turn[-1], "role": ASSISTANT}]
     return [message for message in turn if not is_human(message)]
@@ -227,7 +228,7 @@ def find_question(extract: Extract, view: UnitView, model_texts: ModelTexts, ans
 
 
 def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, answer_run: ModelRun | None) -> TextMatch:
-    """Find the ``AnswerContexts``. ``answer_run`` is the run that gave the answer; None = unknown."""
+    """Find the contexts of the answer, with document ids. ``answer_run`` is the run that gave the answer; None = unknown."""
     if extract.retrieved_contexts is not None:
         return _extract(extract.retrieved_contexts, view, lambda value: AnswerContexts(documents_in(value)))
     tools = ", ".join(extract.retrieval_tools) or "none named"
@@ -292,7 +293,7 @@ _OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieve
 
 
 def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
-    """Return ``Samples`` without a sample, with the outcome ``no_sample`` and its reason."""
+    """Return ``Samples`` with the outcome ``no_sample`` and its reason; ``searched``: (field, searched places) pairs."""
     return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, searched=tuple(searched))
 
 

@@ -1,4 +1,7 @@
-"""Reads the section ``serve``: addresses, token and certificate, and its lines and errors for ``check``. Opens no port."""
+"""Reads the section ``serve``: addresses, token and certificate, and the description and errors that ``check`` prints.
+
+No port is opened.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _SCHEME = "bearer "
 _ANY_HOST = ("0.0.0.0", "::")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _STOP_S = 5.0
-"""Minimum of the seconds at the end for answering received requests."""
+"""Shortest time, at shutdown, to answer received requests."""
 
 
 def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
@@ -32,7 +35,9 @@ def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
 
 
 def stop_s_of(serve: ServeSettings) -> int:
-    """Return the seconds at the end for answering received requests: the time that a proxy's backend may take.
+    """Return how long a shutdown waits for received requests, in s: as long as a proxy's backend may take.
+
+    The time is at most ``drain``, but at least 5 s.
 
     A request that is cut off is sent again, and spans that the backend has accepted meanwhile would be duplicated.
     """
@@ -63,7 +68,7 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
     for check in (lambda: token_of(serve), lambda: serve.tls and certificate(serve.tls)):
         try:
             check()
-        except ConfigurationError as error:
+        except ConfigurationError as error:  # ``NotReadyError`` is a subclass
             yield error
     lacking = [library for library in ("grpc", "httptools", "uvicorn", "uvloop") if find_spec(library) is None]
     if lacking:  # the extra installs all of them
@@ -91,7 +96,7 @@ def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSett
 
 
 def describe_mode(serve: ServeSettings) -> str:
-    """Return a line on the path of the spans."""
+    """Return a line with the destination of the spans."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
     where = "nowhere"

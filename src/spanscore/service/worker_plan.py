@@ -1,4 +1,4 @@
-"""The plan of ``worker`` for ``check``: sources, and the errors of the configuration. No source is opened."""
+"""Sources of ``spanscore worker`` and errors of its configuration, as ``check`` prints them. No source is opened."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def describe_sources(settings: Configuration) -> Iterator[str]:
         if kafka.logs_topic is not None:
             yield f"joins the content of log records in the topic {kafka.logs_topic} to their spans"
     if settings.remote_scoring is not None:
-        yield "sends nothing to another process: this process scores"
+        yield "ignores remote_scoring: this process scores"
 
 
 def is_keyed_by_conversation(settings: Configuration) -> bool:
@@ -58,6 +58,7 @@ def problems(settings: Configuration, processes: int = 1) -> Iterator[Configurat
         yield ConfigurationError(_NO_SOURCE)
     if settings.kafka is None:
         return
+    # ``one`` (the default) assumes a single process; with ``any`` conversations may be split.
     may_split = settings.sessions.replicas == "one" and not is_keyed_by_conversation(settings)
     if processes > 1 and may_split and any(per_session(settings)):
         yield ConfigurationError(_CONVERSATIONS_SPLIT.format(processes))

@@ -41,7 +41,7 @@ class Row:
         outcome: outcome of the evaluation.
         value: value on the metric's own scale, a word of a categorical one; None unless ``outcome`` is ``scored``.
         quality: [0, 1], 1 is good; None for a scale without quality.
-        label: ``pass`` or ``fail``; None = the metric has no threshold.
+        label: ``pass`` or ``fail``; None without a quality.
         reason: detail of an outcome other than ``scored``, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
         error_type: name of the error; None = there was no error.
@@ -109,7 +109,7 @@ class Row:
 
     @property
     def settled(self) -> bool:
-        """Whether another evaluation would give the same result; False after a failure, or for a score of a fallback judge."""
+        """Whether a later run takes the row over; False after a failure or a shutdown, or for a score of a fallback judge."""
         return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.source is None
 
 
@@ -214,7 +214,7 @@ class RowFile:
             self._stream.flush()
 
     def close(self, rows: Iterable[Row]) -> int:
-        """Write the run's rows in order; return the number of rows of other samples, metrics or versions after them."""
+        """Write the run's rows in order, then earlier rows of other samples, metrics or versions; return how many these are."""
         self._stream.close()
         own = list(rows)
         keys = {row.key for row in own}
@@ -250,7 +250,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 def _row(record: Mapping[str, Any]) -> Row | None:
     """Return the row of a line or of cells; None if it is another record, or incomplete."""
-    if record.get(COLUMNS[-1]) is None:
+    if record.get(COLUMNS[-1]) is None:  # each written row has the last column, so the line was cut off
         return None
     try:
         return _ROW.validate_python({name: value for name, value in record.items() if value is not None})

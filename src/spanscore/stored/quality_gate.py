@@ -19,7 +19,7 @@ from spanscore.stored.dataset import BadRecord
 from spanscore.stored.evaluation_result import Result, Row
 
 MAX_UNSCORED: Final = 0.05
-LEAVE_OUT: Final = (
+UNSCORED_ADVICE: Final = (
     "a case without a score is neither a drop nor a pass. Use a metric's applies_when to exclude cases, or move cases "
     "that lack its fields to a separate file. If you remove cases, write a new baseline"
 )

@@ -144,7 +144,7 @@ class StoredUnit:
         dialect: name of the dialect that reads the unit; empty = no dialect.
         evaluated: earlier scores of the unit.
         spans: spans of the unit as the original bytes.
-        inner: id of a span below the root, which was an inner unit → its earlier scores.
+        inner: id of a span below the root that was scored as a unit of its own (an inner unit) → its earlier scores.
     """
 
     unit: Unit
@@ -166,7 +166,7 @@ class UnitReader:
         earlier: earlier scores that are not in the traces; None = no such scores.
 
     Attributes:
-        translator: normalizers of the spans, which also count them.
+        translator: normalizers of the spans; they also count the spans of each dialect.
         claims: decides which spans may belong to a unit.
         mended: corrected defect → number of spans.
         orphans: number of spans of units without a root.
@@ -248,10 +248,12 @@ class UnitPlan:
     """The metrics that score a stored unit now, and the revision of their scores.
 
     Attributes:
-        units: copies of the unit to hand over, one for each revision among its metrics.
+        units: copies of the unit to hand over, one for each revision among ``taken``; if ``taken`` is empty, one with revision
+            0.
         taken: metrics that score the unit now.
         skipped: metrics that sample the unit and have already scored it.
-        from_store: metrics that sample the unit by a decision in the store; the sampler makes the other decisions.
+        from_store: metrics that sample the unit because the store has their sampling decision; the sampler decided for the
+            others.
     """
 
     units: Sequence[Unit]
@@ -293,7 +295,7 @@ def plan_of(
 def _mark_scored(stored: StoredUnit, metrics: Sequence[Metric]) -> Unit:
     """Return a unit whose spans have the sampling decisions of their inner units.
 
-    A metric with a score of its present version does not score the inner unit again, also after a failed evaluation, because an
+    A metric with a score of its present version does not score the inner unit again, not even if that evaluation failed: an
     inner unit has no revisions.
     """
     if not stored.inner:
@@ -354,7 +356,7 @@ class CaseCounts:
                 words.update(word for word in (score.label, score.value) if isinstance(word, str))
 
     def has_word(self, condition: CaseCondition) -> bool:
-        """Return whether some score can be compared with a condition: it is of its metric, and has its category, if any."""
+        """Return whether a condition can hold: its metric has scores, with its category if the condition names one."""
         words = self.metrics.get(condition.metric)
         return words is not None and (
             condition.is_label or condition.bound in words or isinstance(condition.bound, float)
@@ -426,7 +428,8 @@ def draw_cases(cases: Iterable[CollectedCase], number: int, seed: int) -> list[C
     unbiased. Sources: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006), algorithm A-Res; Cohen
     and Kaplan, "Summarizing data using bottom-k sketches" (2007): the chance, given the first rank that is not drawn.
     """
-    random, heap = Random(seed), list[tuple[float, int, CollectedCase]]()  # of the highest ranks, and the next one
+    random = Random(seed)
+    heap: list[tuple[float, int, CollectedCase]] = []  # the ``number`` highest ranks, and the next one
     for place, case in enumerate(cases):
         rank = log(1.0 - random.random()) * (case.probability or 1.0), place, case  # log(u) / w
         if len(heap) <= number:

@@ -11,7 +11,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 from spanscore.stored.evaluation import evaluate_sync
 from spanscore.stored.evaluation_result import Result, read_rows
-from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, check_quality
+from spanscore.stored.quality_gate import MAX_UNSCORED, UNSCORED_ADVICE, GateResult, QualityBounds, check_quality
 
 _WORST: Final = 3
 """Number of a metric's worst cases in the message."""
@@ -67,4 +67,4 @@ def _describe_failures(gate_result: GateResult, result: Result) -> Iterable[str]
             value = row.outcome.value if row.value is None else format_value(row.value)
             yield f"  {printable(': '.join(filter(None, [name, value, row.explanation or row.reason])))}"
     if gate_result.incomplete:
-        yield f"{LEAVE_OUT}; max_unscored= allows more"
+        yield f"{UNSCORED_ADVICE}; max_unscored= allows more"

@@ -38,7 +38,7 @@ def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     parts += [f"{state.expired:,} older than max_age"] if state.expired else []
     yield "; ".join(parts)
     began = datetime.fromtimestamp(since_s, UTC)
-    yield f"process.start {began:%Y-%m-%d %H:%M:%S} UTC: earlier units are in no count of this process"
+    yield f"counts of this process began at {began:%Y-%m-%d %H:%M:%S} UTC, without earlier units"
     if state.fault is not None:
         yield state.fault
 
@@ -101,7 +101,7 @@ def set_metrics(queue: Queue, metrics: Collection[str], *, add: bool) -> None:
 
 
 class CopyQueue(MemoryQueue):
-    """The queue of a process that does not score: the places of units on their way to the scoring process.
+    """The queue of a process that does not score. Its bounds limit the units on their way to the scoring process.
 
     Attributes:
         spool: file in which copies of the units wait; None = they wait in memory.
@@ -122,12 +122,13 @@ def spool_of(queue: Queue) -> SpoolFile | None:
 
 
 def confirmation_of(queue: Queue, providers: Providers, telemetry: Telemetry | None) -> ExportConfirmation | None:
-    """Return the part that makes a durable queue forget exported jobs; None for a queue in memory."""
+    """Return the object that removes a job from a durable queue once its results are exported; None for a queue in memory."""
     if not isinstance(queue, DurableQueue):
         return None
     from spanscore.pipeline.spool_queue import SpoolQueue
 
-    if telemetry is None or not isinstance(queue, SpoolQueue):  # without sums, or a user's queue, which has no rows
+    # Without exported metrics, and for a user's queue, only the export of spans counts.
+    if telemetry is None or not isinstance(queue, SpoolQueue):
         return ExportConfirmation(queue, providers)
     confirmation = ExportConfirmation(queue, providers, spool=queue)
     telemetry.on_collection = confirmation.begin_collection
@@ -243,16 +244,16 @@ def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], 
 
 def _local_options(settings: ScorerSettings) -> Iterator[tuple[str, bool, str]]:
     """Yield each option that needs samples or scores in this process, whether it is set, and the reason."""
-    labels = "human labels arrive here, and the unit's sample would be there"
-    inner = "the copy of a unit brings no inner units to the process that scores it; score here, or through a spool"
-    spool = "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"
-    turns = "a conversation is scored by all its turns, and only sampled turns are sent there"
+    labels = "human labels arrive in this process, but the samples that they belong to are in the scoring process"
+    inner = "a unit is sent without its inner units; score in this process, or with a spool and a worker"
+    spool = "score_here: false leaves units to a worker, remote_scoring sends them to a server; choose one"
+    turns = "a conversation is scored by all its turns, and only sampled turns are sent to the scoring process"
     yield "sessions.metrics", bool(settings.sessions.metrics), turns
     yield "sampling.feedback", settings.sampling.feedback is not None, labels
     yield "units.also", bool(settings.units.also), inner
     yield "spool.score_here: false", settings.spool is not None and not settings.spool.score_here, spool
     is_other = settings.limits.job_queue != "memory"
-    yield "limits.job_queue", is_other, "units wait to be sent, and no job is made"
+    yield "limits.job_queue", is_other, "units wait in memory or in a spool until they are sent"
     for rule in settings.sampling.rules:
         if rule.when.score is not None:
             yield "sampling.rules", True, f"{rule.name} reads a score, which only the other process has"

@@ -68,8 +68,8 @@ def make_from_file(path: str | Path, overrides: Mapping[str, Any], make: Callabl
 def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, Any]:
     """Return a configuration as arguments of ``OnlineScorer``.
 
-    Without ``metrics`` of units, the metrics of the configuration are made here, with its second judges and its metrics of
-    conversations.
+    Without the argument ``metrics``, the configuration's metrics are made here: metrics of units, metrics of conversations, and
+    second judges.
 
     Raises:
         ConfigurationError: a metric or a judge cannot be made; or an alert watches an evaluator version that no metric has.
@@ -113,8 +113,8 @@ def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], 
 def override(settings: T, overrides: Mapping[str, Any]) -> T:
     """Return a configuration with fields replaced by arguments of ``OnlineScorer``.
 
-    A section replaces the fields that were set in it. ``sample_rate`` also removes the rates of metrics and the rules, which
-    would override it. ``metrics`` removes the rates of other metrics.
+    A section replaces only those fields of the file's section that are set in it. ``sample_rate`` also removes the rates of
+    metrics and the rules, which would override it. ``metrics`` also removes the rates of metrics that are not among them.
 
     Raises:
         ConfigurationError: an argument is unknown, or a value is wrong.
@@ -375,7 +375,7 @@ class Reloader:
         before = session_metrics(self.settings)
         if before != session_metrics(settings):
             return True
-        rates = {name: settings.sampling.rates_of(name)[0] for name in self.pipeline.of_sessions}
+        rates = {name: settings.sampling.rates_of(name)[0] for name in self.pipeline.of_sessions}  # without rules
         judges = [judge.model_copy(update={"budget": ()}) for judge in (self.settings.judge, settings.judge)]
         return bool(before) and (judges[0] != judges[1] or rates != self.pipeline.session_rates)
 
@@ -410,7 +410,7 @@ def changed_keys(before: Configuration, after: Configuration) -> Iterator[str]:
 def is_reloaded(key: str) -> bool:
     """Whether a reload applies a key. Other keys need a restart."""
     name, _, inner = key.partition(".")
-    return name in RELOADED and inner not in RELOADED[name]
+    return name in RELOADED and inner not in RELOADED[name]  # the inner keys in ``RELOADED`` need a restart
 
 
 def merge_keys(before: Configuration, after: Configuration, keys: tuple[str, ...]) -> Configuration:

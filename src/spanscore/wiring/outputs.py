@@ -238,9 +238,10 @@ class _EmittedUnit:
 
 @dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Makes a durable queue forget jobs after their scores, and the sums with these scores, are exported. Thread-safe.
+    """Makes a durable queue forget jobs once their scores (spans) and sums are exported. Thread-safe.
 
-    A unit's scores are exported by a flush of spans, its sums by a collection, that began after the scores were emitted.
+    The sums are the OpenTelemetry metrics that count these scores. A flush of spans exports a unit's scores, and a collection
+    of a metric reader exports its sums, if it began after the scores were emitted.
 
     - A row of a spool stays until scores and sums are exported. The first of the two exports is marked on the row: after a
       crash, the process that takes the row makes the other export, with the same ids.
@@ -272,6 +273,7 @@ class ExportConfirmation:
 
     def mark_emitted(self, unit: Unit) -> None:
         """Record that a unit's scores were emitted; its job is forgotten after their export and that of the sums."""
+        # A queue without rows to mark, and a conversation, whose row is never remembered, wait only for the spans.
         emitted = _EmittedUnit(unit, is_summed=self.spool is None or unit.session is not None)
         if not emitted.is_summed:
             with self._lock:
@@ -322,9 +324,9 @@ class ExportConfirmation:
 
     def _on_flush(self, emitted: list[_EmittedUnit], done: Future[bool]) -> None:
         if emitted and (done.exception() is not None or not done.result()):
-            self._await_flush(
-                emitted
-            )  # the backend is down: a later flush exports the scores, or another process emits them
+            # The backend is down: a later flush exports the scores. If this process ends before, the process that takes its
+            # rows emits them again.
+            self._await_flush(emitted)
         elif emitted:
             self._mark_sent(emitted)
 
@@ -359,7 +361,7 @@ class ExportConfirmation:
 
 @dataclass(frozen=True, slots=True)
 class UnitEndMarker:
-    """An entry of the span buffer's export queue, after all entries of a unit."""
+    """An entry of the span buffer's export queue, after all entries of a unit; ``end`` of the other entries ends a span."""
 
     unit: Unit
     confirmation: ExportConfirmation

@@ -1,4 +1,4 @@
-"""``Preview``: the units that rules and rates would sample, and their cost; also for the last units of a scorer."""
+"""``Preview``: the units that rules and rates would sample, and their cost. ``recent_preview`` covers a scorer's last units."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SamplingPreview:
         taken: number of matched units that would be sampled, by their own random numbers. A unit that several rules match
             counts only for the rule with the largest rate.
         expected: expected number of sampled units among the matched units.
-        unknown: number of units that may match or not; no other count includes these units.
+        unknown: number of units that may match or not. They count as unmatched: no other count of the row includes them.
         calls: judge calls for the sampled units; None if unknown.
         tokens: input and output tokens for the sampled units; None if unknown.
         usd: cost of the sampled units in US dollars; None if unknown, or a model has no price.
@@ -254,7 +254,7 @@ def tally_of(
     metadata: Sequence[str] | None = None,
     service: Callable[[], str] = str,
 ) -> PreviewTally:
-    """Return a tally of units with the sampling key of a scorer.
+    """Return an empty tally that decides as a scorer with these settings.
 
     ``metadata`` are the metadata keys that the units have; None = all keys. ``service`` returns the name of this process's
     service.
@@ -297,7 +297,7 @@ def _began_ns(unit: RecentUnit) -> int | None:
 
 def _notes(pipeline: Pipeline) -> Iterator[str]:
     if pipeline.pacer is not None:
-        yield "budgets lower the rates by the hour: these numbers are without that"
+        yield "budgets may lower the rates: these numbers leave that out"
     if pipeline.of_sessions:
         yield f"conversations are not previewed: {', '.join(pipeline.of_sessions)}"
     if pipeline.of_inner:
@@ -326,7 +326,7 @@ def _cost_so_far(pipeline: Pipeline, name: str) -> UnitCost | None:
 
 
 def _count_asked(pipeline: Pipeline, name: str) -> int:
-    """Return the number of units for which a metric was attempted, because of sampling or a label."""
+    """Return the number of units for which a metric was attempted, because of sampling or a human label."""
     units = 0
     for source, part in pipeline.count_units().parts:
         if source != semconv.SOURCE_SHADOW:

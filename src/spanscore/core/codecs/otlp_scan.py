@@ -23,8 +23,8 @@ from spanscore.core.codecs.otlp_span import IS_REMOTE
 # An export request as protobuf, in which resources, scopes and spans stay bytes.
 #
 # The field numbers are those of opentelemetry-proto (``ExportTraceServiceRequest``, ``ResourceSpans``, ``ScopeSpans``,
-# ``Span``). A field that is one message in opentelemetry-proto is repeated bytes in this skeleton. If such a field occurs
-# twice, protobuf merges the two messages; joining their bytes has the same effect.
+# ``Span``). A field that is one message in opentelemetry-proto is repeated bytes in this skeleton, so that a field that occurs
+# twice is not lost. Callers join the bytes, which has the same effect as protobuf's merging of the two messages.
 
 _BYTES, _TEXT, _FIXED32, _FIXED64 = (
     FieldDescriptorProto.TYPE_BYTES,
@@ -80,8 +80,9 @@ SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.
 
 # --- ids of a span --------------------------------------------------------------------------------------------------
 
-# SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last. At these
-# positions ids are read without decoding the span. ``decode_span`` reads spans in another form.
+# SDKs write the fields of a span in order, ids first. The Collector (0.159) writes them in reverse, so that a span ends with
+# flags, parent id, span id and trace id. At these positions ids are read without decoding the span. ``decode_span`` reads spans
+# in another form.
 #
 # The bytes of a span in its ``ScopeSpans``, as SDKs write it (sizes in parentheses; a root has no parent id):
 #
@@ -228,7 +229,7 @@ def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: 
 
 
 def _may_have_parent(body: bytes, start: int, end: int) -> bool:
-    """Return False if the name follows trace id and span id, so that the span is a root without a tracestate."""
+    """Return whether a span may have a parent or a tracestate: not if its name directly follows trace id and span id."""
     # Kind and times must follow the name: then the fields are in order, and neither parent nor tracestate comes later. As a
     # safeguard, the bytes of the parent's tag must not occur later.
     kind_at = _kind_after_name(body, start + _NAME_AT, end)

@@ -44,7 +44,7 @@ class AnthropicBatches:
 
     Args:
         api_key: key of the account.
-        base_url: address of the API.
+        base_url: address of the API; None = Anthropic's own.
         headers: further headers of each request; None = no further headers.
 
     Raises:
@@ -63,8 +63,8 @@ class AnthropicBatches:
         )
 
     def submit(self, questions: Sequence[BatchQuestion]) -> str:
-        """Create a batch of the questions."""
-        betas = questions[0].request.betas
+        """Create a batch of the questions, and return its id."""
+        betas = questions[0].request.betas  # all questions of a batch have the same
         made = self._client.messages.batches.create(
             requests=[{"custom_id": each.id, "params": json.loads(each.request.body)} for each in questions],
             extra_headers={"anthropic-beta": betas} if betas else {},

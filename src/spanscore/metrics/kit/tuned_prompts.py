@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # a metric loads this module when it is fitted
 
 # Labels are split into three parts. Demonstrations come from the first part, the best candidate is chosen on the second part,
 # and a test on the third part decides, once, whether it is kept. Selection inflates the winner's result on the selection
-# labels: with 16 candidates without true gain, one looked better in 98–100 % of simulated runs, and a test on those labels
-# passed in 23 % of them.
+# labels: with 16 candidates without true gain, one looked better in nine of ten simulated runs, and a test on those labels
+# would have kept it in up to a fifth of the runs (``benchmarks/fitting.md``).
 
 ALPHA = 0.05
 """Largest p of a significant gain. So at most one in twenty metrics without a gain is changed."""

@@ -1,4 +1,4 @@
-"""Normalizes OpenLLMetry spans (Traceloop, Dynatrace, Instana): inputs and outputs as JSON, and GenAI names used differently.
+"""Normalizes OpenLLMetry spans (Traceloop, Dynatrace, Instana): JSON inputs and outputs, and GenAI names in a sense of its own.
 
 OpenLLMetry names every chain at the top ``invoke_agent``, and every retriever ``vector_db_retrieve``. It writes the callback's
 arguments, tags and metadata into a tool's ``gen_ai.tool.call.arguments``.
@@ -38,7 +38,9 @@ _PROVIDERS: Final = (
     *("llamaindex", "mistralai", "ollama", "openai.", "replicate", "sagemaker", "together", "transformers", "vertexai"),
     *("watsonx", "writer", "mcp", "agno"),
 )
-"""Ends of the scopes. ``openai.`` has a dot, because ``openai_v2`` and ``openai_agents`` belong to the GenAI normalizer."""
+"""Names after ``opentelemetry.instrumentation.`` in the scopes. ``openai.`` has a dot, because ``openai_v2`` and
+``openai_agents`` belong to the GenAI normalizer.
+"""
 _SCOPES: Final = (
     *(f"opentelemetry.instrumentation.{name}" for name in _PROVIDERS),
     "traceloop.tracer",
@@ -74,7 +76,8 @@ class OpenLLMetry:
             return True
         if not span.scope.startswith(_SCOPES):
             return False
-        # Long chats lack the first two attributes, because the SDK keeps 128 attributes and drops the oldest.
+        # A long chat may lack operation and system, because the SDK keeps 128 attributes and drops the oldest. Its completion
+        # is then enough.
         return (
             semconv.OPERATION_NAME in raw
             or semconv.SYSTEM in raw
@@ -106,7 +109,9 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     inputs = raw.get(semconv.TRACELOOP_INPUT)
     if properties or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(inputs, str):
         return properties
-    if '"metadata": {"' not in inputs:  # the only place in releases before 0.50
+    if (
+        '"metadata": {"' not in inputs
+    ):  # skips the parsing of JSON; releases before 0.50 have metadata only in the input
         return properties
     metadata = _value_in(from_wire(inputs), "metadata")
     return metadata if isinstance(metadata, dict) else properties
@@ -133,7 +138,7 @@ def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: 
     plain |= name_attribute(operation, _name(span, raw))
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
-        # LangChain has the id of the call in the answer only.
+        # LangChain has the id of the call only in the tool's output.
         ids = (identity for name in _OUTPUTS if (identity := call_id_in(raw.get(name))))
         plain[semconv.TOOL_CALL_ID] = next(ids, raw.get(semconv.TOOL_CALL_ID))
     return plain
@@ -158,7 +163,7 @@ def _model_name(name: Any, default: Any) -> Any:
 
 
 def _no_content(scope: str) -> NoContent:
-    """Return the reason for missing content, by the instrumentation's own setting if it runs in this process."""
+    """Return the reason for missing content. If the instrumentation is loaded in this process, its own setting decides."""
     parts = scope.split(".")[:3]
     modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
@@ -183,7 +188,7 @@ def _value_in(value: Any, key: str) -> Any:
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     inputs, outputs = _arguments(json_at(raw_content, *_INPUTS)), json_at(raw_content, *_OUTPUTS)
-    # LangChain's callback writes the result into such a dict.
+    # LangChain's callback wraps the result: {"output": …, "kwargs": …}.
     if isinstance(outputs, dict) and "output" in outputs and outputs.keys() <= {"output", "kwargs"}:
         outputs = outputs["output"]
     return content_of(semconv.EXECUTE_TOOL, inputs, outputs)
