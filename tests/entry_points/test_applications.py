@@ -23,9 +23,9 @@ NO_HISTORY = ["no conversation"]
 """Messages from a store or a checkpoint differ from a prompt's own messages by the store's run, or by their ids."""
 REPLACED = "test_message_replaced_under_its_id.py"
 STORES: Mapping[str, list[str]] = {
-    "test_chat_history.py::test_a_history_that_is_stored_is_the_conversation_too": NO_HISTORY,
-    "test_message_history.py::test_the_turns_that_the_store_kept_are_the_users[alone]": NO_HISTORY,
-    "test_message_history.py::test_the_turns_that_the_store_kept_are_the_users[beside examples]": NO_HISTORY,
+    "test_chat_bots.py::test_a_history_that_is_stored_is_the_conversation_too": NO_HISTORY,
+    "test_chat_bots.py::test_the_turns_that_the_store_kept_are_the_users[alone]": NO_HISTORY,
+    "test_chat_bots.py::test_the_turns_that_the_store_kept_are_the_users[beside examples]": NO_HISTORY,
 }
 DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
     "openinference": {
@@ -52,12 +52,12 @@ DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
             ]
             for keep in (1, 2)
         },
-        "test_functional_chat.py::test_each_turn_is_judged_by_its_own_words": NO_HISTORY,
-        "test_functional_chat.py::test_the_turns_that_the_checkpoint_kept_are_the_users": NO_HISTORY,
-        "test_cited_answer.py::test_the_text_that_is_a_field_of_what_the_model_said_is_the_answer": NO_IDS,
-        "test_hyde.py::test_what_was_found_is_the_context_and_not_what_was_invented": NO_IDS,
+        "test_chat_bots.py::test_each_turn_is_judged_by_its_own_words": NO_HISTORY,
+        "test_chat_bots.py::test_the_turns_that_the_checkpoint_kept_are_the_users": NO_HISTORY,
+        "test_cited.py::test_the_text_that_is_a_field_of_what_the_model_said_is_the_answer": NO_IDS,
+        "test_retrievers.py::test_what_was_found_is_the_context_and_not_what_was_invented": NO_IDS,
         "test_itemgetters.py::test_the_question_is_distinguished_from_its_language": NO_IDS,
-        "test_self_query.py::test_the_question_is_the_users_and_not_the_query_that_was_made_of_it": NO_IDS,
+        "test_retrievers.py::test_the_question_is_the_users_and_not_the_query_that_was_made_of_it": NO_IDS,
         "test_state_schemas.py::test_documents_of_a_private_state_are_the_contexts": NO_IDS,
     },
 }
