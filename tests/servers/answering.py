@@ -25,6 +25,7 @@ def answering(body: bytes, *, promised: int | None = None) -> Iterator[str]:
             self.wfile.write(body)
 
         def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))  # unread bytes would reset the connection
             self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None:

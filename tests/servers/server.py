@@ -128,13 +128,13 @@ def fetch_json(url: str, parameters: Mapping[str, str] | None = None) -> Any:
         raise RuntimeError(f"{url} {parameters or ''}: {error.code} {error.read().decode(errors='replace')}") from None
 
 
-def poll(question: Callable[[], T], *, deadline_s: float, what: str, every_s: float = 0.05) -> T:
-    """Ask until the answer is true-ish and return it. The first pause is 5 ms; each is half as long again, up to ``every_s``.
+def poll(question: Callable[[], T], *, deadline_s: float, what: str, every_s: float = 0.1) -> T:
+    """Ask until the answer is true-ish and return it. The first pause is 20 ms; each is half as long again, up to ``every_s``.
 
     Raises:
         TimeoutError: the deadline passed; names the awaited condition and the last answer.
     """
-    deadline, pause_s = time.monotonic() + deadline_s, 0.005
+    deadline, pause_s = time.monotonic() + deadline_s, 0.02
     while not (answer := question()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {deadline_s:g} s for {what}; the last answer was {answer!r}")
