@@ -300,42 +300,37 @@ class ReplayRun:
         report = valid(self.options.config)
         with report.as_written.mask_errors():  # the report's own metrics have the offline judge
             metrics = metrics_of(report.settings)
-        typer.echo(
-            cancel_open_batches(metrics, self.options.resume or (self.options.out or _FOLDER) / _SCORES, "--resume")
-        )
+        file = self.options.resume or self._new_file()
+        typer.echo(cancel_open_batches(metrics, file, "--resume"))
 
     def _may_have_no_unit(self, trace_source: TraceSource) -> bool:
         """Return whether no unit is no error: the user gave a time range, and the source could be read."""
-        return bool(self.options.since or self.options.until) and bool(
-            trace_source.traces_read or not trace_source.unread_total
-        )
+        was_read = bool(trace_source.traces_read) or not trace_source.unread_total
+        return was_read and bool(self.options.since or self.options.until)
 
     def _units_per_second(self) -> float:
+        rate = self.options.max_rate
         try:
-            per_second = requests_per_day_in(self.options.max_rate) / _A_DAY_S if self.options.max_rate else inf
+            per_second = requests_per_day_in(rate) / _A_DAY_S if rate else inf
         except ValueError as error:
             raise ConfigurationError(f"--max-rate: {error}") from None
-        if (
-            self.options.max_rate and "/" not in self.options.max_rate
-        ):  # without a unit the parser would read units per day
-            raise ConfigurationError(
-                f"--max-rate: {self.options.max_rate!r} has no unit of time; write {self.options.max_rate}/s, or /min"
-            )
+        if rate and "/" not in rate:  # without a unit the parser would read units per day
+            raise ConfigurationError(f"--max-rate: {rate!r} has no unit of time; write {rate}/s, or /min")
         return per_second
+
+    def _new_file(self) -> Path:
+        return (self.options.out or _FOLDER) / _SCORES
 
     def _choose_file(self) -> Path | None:
         """Return the file for scores, which has scores only if ``--resume`` names it; None = no file."""
-        if self.options.export and self.options.out is not None:
+        resume, out, export = self.options.resume, self.options.out, self.options.export
+        if export and out is not None:
             raise ConfigurationError("--export only sends, and --out only writes files: choose one of them")
-        if (
-            self.options.resume is not None
-            and self.options.out is not None
-            and self.options.resume.parent != self.options.out
-        ):
-            raise ConfigurationError(f"--resume {self.options.resume} continues in its own folder: remove --out")
-        if self.options.resume is not None or self.options.export or self.options.dry_run:
-            return self.options.resume
-        file = (self.options.out or _FOLDER) / _SCORES
+        if resume is not None and out is not None and resume.parent != out:
+            raise ConfigurationError(f"--resume {resume} continues in its own folder: remove --out")
+        if resume is not None or export or self.options.dry_run:
+            return resume
+        file = self._new_file()
         if file.exists() and file.stat().st_size:
             raise ConfigurationError(f"{file} exists already: --resume {file} continues it, --out names another folder")
         return file
