@@ -22,7 +22,7 @@ PUBLIC = re.compile(r"src/spanscore/(?:scorer|errors|protocols|semconv|config|me
 ROWS = [line.split("\t") for line in COUNTS.read_text("utf-8").splitlines()[1:]]
 COMMITTED = Counter({(row[0], idiom): int(n) for row in ROWS for idiom, n in zip(UNCLEAR, row[1:], strict=True)})
 FOLDERS = ("benchmarks", "docs", "examples", "integrations", "src", "tests")
-NO_PROSE = re.compile(r"<!-- made -->.*?<!-- end -->|^ *```.*?^ *```|`[^`\n]*`|\]\([^)]*\)|^#+ .*?$", re.M | re.S)
+NO_PROSE = re.compile(r"(?ms)<!-- made -->.*?<!-- end -->|^ *```.*?^ *```|`[^`\n]*`|\]\([^)]*\)|^#+ .*?$|{%.*?%}")
 
 
 def test_unclear_idioms_become_fewer() -> None:
@@ -35,7 +35,7 @@ def test_unclear_idioms_become_fewer() -> None:
 
 
 def passages() -> Iterator[tuple[str, str, str]]:
-    for file in sorted([*ROOT.glob("*.md"), *(file for name in FOLDERS for file in (ROOT / name).rglob("*.[mp][dy]"))]):
+    for file in sorted([*ROOT.glob("*.md"), *(file for top in FOLDERS for file in (ROOT / top).rglob("*.[mpj][dy2]"))]):
         name, text = file.relative_to(ROOT).as_posix(), file.read_text("utf-8")
         for area, found in read_texts(name, text):  # paragraphs without their questions
             for part in re.split(r"\n\s*\n|\n\s*(?=[-*|]|\d+\. )", found):
@@ -43,7 +43,7 @@ def passages() -> Iterator[tuple[str, str, str]]:
 
 
 def read_texts(name: str, text: str) -> Iterator[tuple[str, str]]:
-    if name.endswith(".md"):
+    if not name.endswith(".py"):  # also the templates of pages
         yield "rest" if name.startswith(OLD) else "docs", NO_PROSE.sub(" ` ", text)
         return
     nodes = [*ast.walk(ast.parse(text))]
