@@ -71,9 +71,8 @@ def _turns(spans: Spans) -> dict[str, list[SpanData]]:
     turns: dict[str, list[SpanData]] = {}
     for span in _units(spans):
         evaluations = spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}).values()
-        ids = map(
-            _read_conversation_id, (span, *evaluations)
-        )  # an evaluation span has the id even if its unit names it otherwise
+        # An evaluation span has the id even if its unit names it otherwise.
+        ids = map(_read_conversation_id, (span, *evaluations))
         if conversation := next(filter(None, ids), ""):
             turns.setdefault(conversation, []).append(span)
     for units in turns.values():

@@ -415,9 +415,7 @@ class Pipeline:
         )
 
     def _quotas(self) -> Mapping[str, Hashable]:
-        is_remote = (
-            self.settings.remote_scoring is not None
-        )  # then no judge is asked here, and all metrics share a quota
+        is_remote = self.settings.remote_scoring is not None  # no judge is asked here, and all metrics share a quota
         return {name: None if is_remote else quota_of(metric) for name, metric in self.metrics.items()}
 
     def _make_pacer(self) -> BudgetPacer | None:

@@ -310,9 +310,8 @@ def _cost_so_far(pipeline: Pipeline, name: str) -> UnitCost | None:
     if not models_of(metric) or is_offline(getattr(metric, "_judge", None)):
         return UnitCost(0, 0, 0.0)
     units = _count_asked(pipeline, name)
-    if (
-        pipeline.telemetry is None or name in pipeline.shadowing or not units
-    ):  # the sums include those of a second judge
+    # The sums of a metric with a second judge include that judge's cost.
+    if pipeline.telemetry is None or name in pipeline.shadowing or not units:
         return None
     calls, tokens, usd = (
         _sum_by_model(name, pipeline.telemetry.sums(instrument))
