@@ -125,7 +125,7 @@ def test_scores_that_were_exported_and_in_no_exported_sum_are_only_added_up(path
     with a_backend(monkeypatch, 400), a_line(spool=Spool(path=path), meter_provider=None) as (scorer, trace):
         ask(scorer)
         until("the mark", lambda: marks(path) == [(1,)])
-        assert pipeline_of(scorer).queue.spool.state().depth == 0, "it waits for no score"
+        until("a spool in which no unit waits", lambda: pipeline_of(scorer).queue.spool.state().depth == 0)
 
     assert len(trace.evaluations) == 1
     assert follow(path) == ({"scored": 1}, 0, 0, 1)
