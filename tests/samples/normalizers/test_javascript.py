@@ -1,0 +1,122 @@
+"""Spans as libraries for JavaScript write them today (AI SDK 7, LangChain.js, Langfuse, Mastra, Genkit …) → samples."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.samples.normalizers.spans import ANSWER, QUESTION, content_of, external, samples_of
+
+from spanscore import semconv
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.span import SpanData
+from spanscore.samples.normalizers.registry import SpanNormalizers
+
+LANGCHAIN = "@arizeai/openinference-instrumentation-langchain"
+LANGFUSE = "langfuse-sdk"
+DOCUMENTS = [
+    {"pageContent": "Paris is the capital.", "metadata": {"source": "a.txt"}},
+    {"pageContent": "Rome is older.", "metadata": {}, "id": "d-2"},
+]
+TEXTS = ["Paris is the capital.", "Rome is older."]
+BOTH = SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+def flat(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes with structures as JSON, without blanks, as JavaScript writes it."""
+    texts = (
+        value if isinstance(value, (str, int)) else json.dumps(value, separators=(",", ":"))
+        for value in attributes.values()
+    )
+    return dict(zip(attributes, texts, strict=True))
+
+
+def openinference(kind: str, input: Any, output: Any, more: dict[str, Any] | None = None, **fields: Any) -> SpanData:
+    values = {"input.value": input, "output.value": output}
+    types = {
+        name.replace("value", "mime_type"): "text/plain" if isinstance(value, str) else "application/json"
+        for name, value in values.items()
+    }
+    return external(flat({"openinference.span.kind": kind, **values, **types, **(more or {})}), LANGCHAIN, **fields)
+
+
+def dumped(kind: str, /, **fields: Any) -> dict[str, Any]:
+    return {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", kind], "kwargs": fields}
+
+
+def translated(span: SpanData) -> SpanData:
+    read = SpanNormalizers().translate(span)
+    assert read is not None
+    return read
+
+
+def test_documents_of_langchain_js_in_a_state_are_the_contexts() -> None:
+    graph = openinference("CHAIN", QUESTION, {"question": QUESTION, "docs": DOCUMENTS, "answer": ANSWER})
+
+    assert samples_of(graph).single_turn == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER, retrieved_contexts=TEXTS
+    )
+
+
+def test_a_retriever_of_langchain_js_gives_documents_with_their_ids() -> None:
+    retriever = openinference("RETRIEVER", QUESTION, {"documents": DOCUMENTS})
+
+    assert content_of(retriever)[semconv.RETRIEVAL_DOCUMENTS] == [
+        {"content": TEXTS[0]},
+        {"id": "d-2", "content": TEXTS[1]},
+    ]
+
+
+def test_a_prompt_of_langchain_js_with_an_image_is_read_from_the_dump() -> None:
+    # The flat attributes have no content if the message's content is a list.
+    blocks = [
+        {"type": "text", "text": QUESTION},
+        {"type": "image_url", "image_url": {"url": "https://shop.example/a.png"}},
+    ]
+    prompt = {"messages": [[dumped("HumanMessage", content=blocks, additional_kwargs={}, response_metadata={})]]}
+    flat_names = {"llm.input_messages.0.message.role": "user"}
+    samples = samples_of(openinference("LLM", prompt, ANSWER, flat_names))
+
+    assert samples.single_turn is not None
+    assert (samples.single_turn.user_input, samples.single_turn.response) == (f"{QUESTION}\n[image 1]", ANSWER)
+
+
+def test_an_answer_of_langchain_js_in_blocks_is_read_from_the_dump() -> None:
+    # OpenAI's Responses API gives the answer as blocks.
+    message = dumped("AIMessage", content=[{"type": "text", "text": ANSWER, "annotations": []}], tool_calls=[])
+    output = {"generations": [[{"text": ANSWER, "message": message}]]}
+    prompt = {"messages": [[dumped("HumanMessage", content=QUESTION)]]}
+
+    assert (
+        samples_of(
+            openinference("LLM", prompt, output, {"llm.output_messages.0.message.role": "assistant"})
+        ).single_turn
+        == BOTH
+    )
+
+
+def test_a_tool_of_langchain_js_gives_what_is_under_output() -> None:
+    message = dumped("ToolMessage", content='{"sky":"sunny"}', tool_call_id="c-1", name="weather")
+    tool = openinference("TOOL", "Paris", {"output": message}, {"tool.name": "weather"})
+
+    assert content_of(tool)[semconv.TOOL_CALL_RESULT] == '{"sky":"sunny"}'
+    assert translated(tool).attributes[semconv.TOOL_CALL_ID] == "c-1"
+
+
+def test_a_text_block_that_names_a_role_is_a_block_and_no_message() -> None:
+    # OpenAI's agents write earlier answers of chat completions in this form.
+    block = {"type": "text", "text": "Hello Ann.", "role": "assistant", "refusal": None}
+    asked = [
+        {"role": "user", "content": "I am Ann."},
+        {"role": "assistant", "content": [block]},
+        {"role": "user", "content": QUESTION},
+    ]
+    samples = samples_of(openinference("AGENT", asked, ANSWER))
+
+    assert samples.multi_turn is not None
+    assert [message.content for message in samples.multi_turn.user_input] == [
+        "I am Ann.",
+        "Hello Ann.",
+        QUESTION,
+        ANSWER,
+    ]
