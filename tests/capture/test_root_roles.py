@@ -43,6 +43,7 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
         yield "langsmith", {semconv.LANGSMITH_KIND: kind}
     for kind in (*langfuse.OPERATIONS, "span"):
         yield "langfuse-sdk", {langfuse.TYPE: kind}
+    yield from kinds_of_javascript()
     for kind in (*mlflow.OPERATIONS, "CHAIN"):
         yield "mlflow", {mlflow.TYPE: f'"{kind}"'}
     for kind in (
@@ -57,6 +58,10 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
     for kind in ("tool", "agent", "workflow", "task"):
         yield "opentelemetry.instrumentation.langchain", {semconv.TRACELOOP_KIND: kind}
     yield "logfire.openai_agents", {"request_data": "{}", semconv.SYSTEM: "openai"}
+
+
+def kinds_of_javascript() -> Iterator[tuple[str, Mapping[str, str]]]:
+    yield "langfuse-sdk", {langfuse.TYPE: "span", "langfuse.observation.output": '[{"pageContent":"a","metadata":{}}]'}
 
 
 def read_role(span: SpanData) -> RootRole | None:

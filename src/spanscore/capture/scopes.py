@@ -57,8 +57,13 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
         return _OPENINFERENCE_ROLES.get(kind, RootRole.ROOT)
     if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed_request(attributes):
         return RootRole.NEVER  # the answer of a streamed request is on a separate log span, so this span has no answer
-    if role is RootRole.ROOT:
-        return role
+    return role if role is RootRole.ROOT else _role_of_kind(attributes, scope)
+
+
+def _role_of_kind(attributes: AttributeLookup, scope: str) -> RootRole:
+    """Return the role of a span without an operation of the conventions."""
+    if scope == langfuse.SCOPE and langfuse.is_retrieval(attributes):
+        return RootRole.STEP
     for name, roles in _ROLES:
         value = attributes.get(name)
         if value is not None:

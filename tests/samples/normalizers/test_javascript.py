@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from tests.samples.normalizers.spans import ANSWER, QUESTION, content_of, external, samples_of
 
 from spanscore import semconv
 from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -31,6 +33,13 @@ def flat(attributes: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(attributes, texts, strict=True))
 
 
+def langfuse(kind: str, input: Any = None, output: Any = None, **more: Any) -> SpanData:
+    fields = {name: more.pop(name) for name in ("span_id", "parent_id", "name") if name in more}
+    values = {"type": kind, "input": input, "output": output, **more}
+    named = {f"langfuse.observation.{name}": value for name, value in values.items() if value is not None}
+    return external(flat(named), LANGFUSE, **fields)
+
+
 def openinference(kind: str, input: Any, output: Any, more: dict[str, Any] | None = None, **fields: Any) -> SpanData:
     values = {"input.value": input, "output.value": output}
     types = {
@@ -48,6 +57,54 @@ def translated(span: SpanData) -> SpanData:
     read = SpanNormalizers().translate(span)
     assert read is not None
     return read
+
+
+def test_a_langfuse_run_of_level_error_has_failed() -> None:
+    samples = samples_of(langfuse("span", QUESTION, {"error": "Error: 400"}, level="ERROR", status_message="400"))
+
+    assert (samples.single_turn, samples.outcome) == (None, Outcome.NO_SAMPLE)
+    assert samples.reason == "the run failed before it answered"
+
+
+@pytest.mark.parametrize("level", ["DEFAULT", "WARNING"])
+def test_a_langfuse_run_of_another_level_has_not_failed(level: str) -> None:
+    assert samples_of(langfuse("span", QUESTION, ANSWER, level=level)).single_turn == BOTH
+
+
+def test_langfuse_counts_cached_and_reasoning_tokens_apart() -> None:
+    counts = {"input": 8, "output": 5, "total": 18, "input_cached_tokens": 3, "output_reasoning_tokens": 2}
+    attributes = translated(langfuse("generation", QUESTION, ANSWER, usage_details=counts)).attributes
+
+    assert attributes[semconv.USAGE_INPUT_TOKENS] == 11
+    assert attributes[semconv.USAGE_OUTPUT_TOKENS] == 7
+
+
+def test_a_langfuse_span_that_gives_documents_for_a_text_is_a_retrieval() -> None:
+    root = langfuse("span", {"input": QUESTION}, ANSWER, span_id=1)
+    retriever = langfuse("span", QUESTION, DOCUMENTS, span_id=2, parent_id=1)
+    joined = langfuse("span", DOCUMENTS, " ".join(TEXTS), span_id=3, parent_id=1)
+
+    assert translated(retriever).operation == semconv.RETRIEVAL
+    assert translated(joined).operation == semconv.INVOKE_WORKFLOW
+    assert samples_of(root, retriever, joined).single_turn == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER, retrieved_contexts=TEXTS
+    )
+
+
+def test_a_langfuse_message_whose_role_is_a_tools_name_is_the_tools() -> None:
+    call = {"id": "c-1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    asked = {"role": "user", "content": QUESTION}
+    answered = {"role": "weather", "content": "sunny", "additional_kwargs": {}}
+    messages = [asked, {"role": "assistant", "content": "", "tool_calls": [call]}, answered]
+    root = langfuse("span", [asked], {"messages": [*messages, {"role": "assistant", "content": ANSWER}]})
+
+    assert samples_of(root).single_turn == BOTH
+    assert [message["role"] for message in content_of(root)[semconv.OUTPUT_MESSAGES]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
 def test_documents_of_langchain_js_in_a_state_are_the_contexts() -> None:
