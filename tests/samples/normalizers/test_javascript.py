@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.samples.normalizers.spans import ANSWER, QUESTION, content_of, external, samples_of
+from tests.samples.normalizers.spans import ANSWER, GENAI_CHAT, QUESTION, VERCEL_RUN, content_of, external, samples_of
 
 from spanscore import semconv
 from spanscore.core.sample import SingleTurnSample
@@ -158,6 +158,25 @@ def test_a_tool_of_langchain_js_gives_what_is_under_output() -> None:
 
     assert content_of(tool)[semconv.TOOL_CALL_RESULT] == '{"sky":"sunny"}'
     assert translated(tool).attributes[semconv.TOOL_CALL_ID] == "c-1"
+
+
+@pytest.mark.parametrize("key", ["sessionId", "threadId", "conversationId", "chatId"])
+def test_the_runtime_context_of_the_ai_sdk_7_has_conversation_and_metadata(key: str) -> None:
+    context = {f"ai.settings.context.{key}": "t-1", "ai.settings.context.tier": "gold"}
+    without = {name: value for name, value in VERCEL_RUN.items() if "sessionId" not in name}
+    for run in (external({**GENAI_CHAT, **context}, "gen_ai"), external({**without, **context}, "ai")):
+        read = translated(run)
+
+        assert read.metadata == {key: "t-1", "tier": "gold"}
+        assert read.attributes[semconv.CONVERSATION_ID] == "t-1"
+
+
+def test_a_call_outside_a_workflow_has_the_association_properties() -> None:
+    properties = {"traceloop.association.properties.session_id": "t-1", "traceloop.association.properties.tier": "gold"}
+    read = translated(external({**GENAI_CHAT, **properties}, "@traceloop/instrumentation-openai"))
+
+    assert read.metadata == {"session_id": "t-1", "tier": "gold"}
+    assert read.attributes[semconv.CONVERSATION_ID] == "t-1"
 
 
 def test_a_text_block_that_names_a_role_is_a_block_and_no_message() -> None:
