@@ -196,3 +196,12 @@ def test_a_text_block_that_names_a_role_is_a_block_and_no_message() -> None:
         QUESTION,
         ANSWER,
     ]
+
+
+def test_parallel_tools_of_the_agent_development_kit_are_counted_once_and_named() -> None:
+    merged = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "(merged tools)"}
+    scope = "gcp.vertex.agent"
+
+    assert translated(external(merged, scope, name="execute_tool (merged)")).operation == semconv.EXECUTE_TASK
+    failed = translated(external({}, scope, name="execute_tool flaky"))
+    assert (failed.operation, failed.attributes[semconv.TOOL_NAME]) == (semconv.EXECUTE_TOOL, "flaky")
