@@ -16,7 +16,7 @@ from spanscore.capture.scopes import Role, Scopes, root_role, scope_notes
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
-from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
+from spanscore.samples.normalizers import genai, genkit, langfuse, mastra, mlflow, openinference
 from spanscore.samples.normalizers.building import raw_attributes
 from spanscore.samples.normalizers.registry import TRANSLATIONS, SpanNormalizers
 from spanscore.testing import make_span
@@ -62,6 +62,12 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 def kinds_of_javascript() -> Iterator[tuple[str, Mapping[str, str]]]:
     yield "langfuse-sdk", {langfuse.TYPE: "span", "langfuse.observation.output": '[{"pageContent":"a","metadata":{}}]'}
+    for kind in (*genkit.OPERATIONS, "prompt"):
+        yield "genkit-tracer", {genkit.TYPE: "action", genkit.SUBTYPE: kind}
+    yield "genkit-tracer", {genkit.TYPE: "util"}
+    yield "@mastra/otel-exporter", {mastra.TYPE: "agent_run", semconv.OPERATION_NAME: "invoke_agent"}
+    for operation in ("agent_step", "chat", "execute_tool"):
+        yield "@mastra/otel-exporter", {mastra.TYPE: "other", semconv.OPERATION_NAME: operation}
 
 
 def read_role(span: SpanData) -> RootRole | None:

@@ -12,7 +12,7 @@ from typing import Final
 from spanscore import semconv
 from spanscore.core.log import log_once
 from spanscore.pipeline.assembly import RootRole, role_of_operation
-from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
+from spanscore.samples.normalizers import genai, genkit, langfuse, logfire, mastra, mlflow, openinference, vercel_ai
 from spanscore.samples.normalizers.building import AttributeLookup
 
 
@@ -32,6 +32,9 @@ _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
     (langfuse.TYPE, _roles(langfuse.OPERATIONS)),
     (mlflow.TYPE, _roles({json.dumps(kind): operation for kind, operation in mlflow.OPERATIONS.items()})),
     (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
+    (genkit.SUBTYPE, _roles(genkit.OPERATIONS)),
+    (genkit.TYPE, {}),
+    (mastra.TYPE, {}),
 )
 """Attribute with the kind of a span → role by its value as on the wire (MLflow's is JSON); any other value is a ROOT."""
 _CONTENT: Final = (

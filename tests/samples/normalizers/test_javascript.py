@@ -198,6 +198,114 @@ def test_a_text_block_that_names_a_role_is_a_block_and_no_message() -> None:
     ]
 
 
+def mastra(kind: str, **fields: Any) -> SpanData:
+    named = {f"mastra.{kind}.{name}": fields.pop(name) for name in ("input", "output") if name in fields}
+    more = fields.pop("more", {})
+    return external(flat({"mastra.span.type": kind, **named, **more}), "@mastra/otel-exporter", **fields)
+
+
+def test_a_run_of_a_mastra_agent_has_its_question_answer_and_conversation() -> None:
+    asked = [
+        {"role": "user", "content": "I am Ann."},
+        {"role": "assistant", "content": "Hello Ann."},
+        {"role": "user", "content": QUESTION},
+    ]
+    more = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "terse", "mastra.metadata.threadId": "t-1"}
+    run = mastra("agent_run", input=asked, output={"text": ANSWER, "files": []}, more=more, span_id=1)
+    step = mastra("model_step", input=asked, more={"gen_ai.operation.name": "agent_step"}, span_id=2, parent_id=1)
+    names = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4.1"}
+    output = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+    chat = mastra("model_inference", more={**names, "gen_ai.output.messages": output}, span_id=3, parent_id=2)
+    samples = samples_of(run, step, chat)
+
+    assert samples.single_turn == BOTH
+    assert samples.multi_turn is not None
+    assert [message.content for message in samples.multi_turn.user_input] == [
+        "I am Ann.",
+        "Hello Ann.",
+        QUESTION,
+        ANSWER,
+    ]
+    assert translated(run).attributes[semconv.CONVERSATION_ID] == "t-1"
+    assert translated(run).attributes[semconv.AGENT_NAME] == "terse"
+    assert (translated(step).operation, translated(step).no_content) == (semconv.EXECUTE_TASK, None)
+
+
+def test_a_run_of_a_mastra_workflow_has_its_question_and_answer() -> None:
+    run = mastra("workflow_run", input={"question": QUESTION}, output={"answer": ANSWER}, name="invoke_workflow qa")
+
+    assert samples_of(run).single_turn == BOTH
+
+
+def genkit(kind: str, input: Any, output: Any, **fields: Any) -> SpanData:
+    kinds = (
+        {"genkit:type": "util"} if kind == "generate" else {"genkit:type": "action", "genkit:metadata:subtype": kind}
+    )
+    values = {"genkit:input": json.dumps(input), "genkit:output": json.dumps(output)}
+    return external({**kinds, **values}, "genkit-tracer", **{"name": kind, **fields})
+
+
+def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": [*blocks]}
+
+
+def test_a_flow_of_genkit_has_question_answer_and_contexts() -> None:
+    documents = [{"content": [{"text": text}], "metadata": {}} for text in TEXTS]
+    flow = genkit("flow", QUESTION, ANSWER, span_id=1)
+    retriever = genkit(
+        "retriever", {"query": said("user", {"text": QUESTION})}, {"documents": documents}, span_id=2, parent_id=1
+    )
+
+    assert content_of(retriever)[semconv.RETRIEVAL_QUERY] == QUESTION
+    assert samples_of(flow, retriever).single_turn == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER, retrieved_contexts=TEXTS
+    )
+
+
+def test_documents_that_genkit_appends_to_the_question_are_contexts() -> None:
+    context = {"text": "Use the following information: …", "metadata": {"purpose": "context"}}
+    request = {
+        "messages": [said("user", {"text": QUESTION}, context)],
+        "docs": [{"content": [{"text": text}]} for text in TEXTS],
+    }
+
+    assert samples_of(genkit("generate", request, {"message": said("model", {"text": ANSWER})})).single_turn == (
+        SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=TEXTS)
+    )
+
+
+def test_a_structured_answer_of_genkit_is_its_json() -> None:
+    run = genkit(
+        "generate", {"messages": [said("user", {"text": "q"})]}, {"message": said("model", {"data": {"a": 1}})}
+    )
+
+    assert samples_of(run).single_turn == SingleTurnSample(user_input="q", response='{"a":1}')
+
+
+def test_a_model_of_genkit_has_messages_tools_tokens_and_name() -> None:
+    call = {"toolRequest": {"name": "weather", "ref": "c-1", "input": {"city": "Paris"}}}
+    answer = {"toolResponse": {"name": "weather", "ref": "c-1", "output": {"sky": "sunny"}}}
+    messages = [said("user", {"text": "q"}, {"media": {"url": "https://shop.example/a.png"}}), said("model", call)]
+    request = {"messages": [*messages, said("tool", answer)], "tools": [{"name": "weather", "description": "w"}]}
+    response = {"message": said("model", {"text": ANSWER}), "usage": {"inputTokens": 11, "outputTokens": 7}}
+    model = genkit("model", request, response, name="openai/gpt-4.1")
+
+    content = content_of(model)
+    assert [[part["type"] for part in message["parts"]] for message in content[semconv.INPUT_MESSAGES]] == [
+        ["text", "uri"],
+        ["tool_call"],
+        ["tool_call_response"],
+    ]
+    assert content[semconv.OUTPUT_MESSAGES] == [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+    assert dict(translated(model).without_content().attributes) == {
+        semconv.OPERATION_NAME: "chat",
+        semconv.PROVIDER_NAME: "openai",
+        semconv.REQUEST_MODEL: "gpt-4.1",
+        semconv.USAGE_INPUT_TOKENS: 11,
+        semconv.USAGE_OUTPUT_TOKENS: 7,
+    }
+
+
 def test_parallel_tools_of_the_agent_development_kit_are_counted_once_and_named() -> None:
     merged = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "(merged tools)"}
     scope = "gcp.vertex.agent"
