@@ -47,6 +47,7 @@ class MetricEntry(NamedTuple):
         jury: the keys of the jury; empty = no jury.
         shadow: the second judge, a name or a section; None = no second judge.
         per: the scored object.
+        written: the entry in the file: name → all its parameters.
     """
 
     name: str
@@ -54,6 +55,7 @@ class MetricEntry(NamedTuple):
     jury: Mapping[str, Any]
     shadow: Any
     per: Any
+    written: Mapping[str, Mapping[str, Any]]
 
 
 def metric_entries(settings: Configuration) -> Iterator[MetricEntry]:
@@ -63,7 +65,8 @@ def metric_entries(settings: Configuration) -> Iterator[MetricEntry]:
         parameters = {key: value for key, value in written.items() if key not in {SHADOW, PER, *jury}}
         if name == _CRITIC and parameters.get("aspect"):  # alerts, rates and budgets read the name from the parameters
             parameters = {"name": str(parameters["aspect"]), **parameters}
-        yield MetricEntry(current_name(name), parameters, jury, written.get(SHADOW), written.get(PER, UNIT))
+        per = written.get(PER, UNIT)
+        yield MetricEntry(current_name(name), parameters, jury, written.get(SHADOW), per, {name: written})
 
 
 def judge_of(settings: Configuration) -> Judge:
