@@ -34,6 +34,9 @@ os.environ["COLUMNS"] = "110"
 for name in ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
 
+# Python warns of each fork beside threads from 3.12 on, on stderr, which tests of forking programs compare.
+os.environ["PYTHONWARNINGS"] = "ignore:This process:DeprecationWarning"
+
 settings.register_profile("untimed", deadline=None)  # no test asserts on the clock of a busy machine
 settings.load_profile("untimed")
 

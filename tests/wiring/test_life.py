@@ -23,15 +23,9 @@ LINE = """
 
 
 def run(code, **environment):
-    """Run a program in an interpreter of its own, without the warning of Python 3.12 and newer about a fork beside threads."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
     return subprocess.run(
-        [
-            sys.executable,
-            "-Wignore:This process:DeprecationWarning",
-            "-c",
-            textwrap.dedent(LINE) + textwrap.dedent(code),
-        ],
+        [sys.executable, "-c", textwrap.dedent(LINE) + textwrap.dedent(code)],
         env={**clean, **environment},
         capture_output=True,
         text=True,
