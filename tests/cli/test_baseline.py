@@ -78,7 +78,7 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def ran(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app(), ["baseline", *map(str, arguments)])
+    return CliRunner().invoke(app("baseline"), ["baseline", *map(str, arguments)])
 
 
 @pytest.mark.server
@@ -161,7 +161,7 @@ SHIPPED = Path(__file__).parents[1] / "data" / "baseline.yaml"
 
 def checked(folder: Path, baseline: str) -> Any:
     (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness]\nalerts: {{faithfulness: {baseline}}}")
-    return CliRunner().invoke(app(), ["check", str(folder / "spanscore.yaml")], env={"COLUMNS": "300"})
+    return CliRunner().invoke(app("check"), ["check", str(folder / "spanscore.yaml")], env={"COLUMNS": "300"})
 
 
 @pytest.mark.parametrize(
