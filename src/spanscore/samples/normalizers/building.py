@@ -139,11 +139,17 @@ def answers_in(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a parsed answer: messages, a response that has them, or texts, which become the assistant's."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    batch = _first_of_batch(_first_value(value, _ANSWER_KEYS))
+    batch = _first_of_batch(_first_value(_only_response(value), _ANSWER_KEYS))
     if isinstance(batch, str) and is_cut(batch):
         return []
     answers = map(_answer, batch if isinstance(batch, list) else [batch])
     return [message for answer in answers for message in messages_from(unfold_dump(answer))]
+
+
+def _only_response(value: Any) -> Any:
+    """Return the response in a list of one response, which OpenAI's Agents SDK writes for a stream; other values unchanged."""
+    only = value[0] if isinstance(value, list) and len(value) == 1 else None
+    return only if isinstance(only, dict) and only.get("object") == "response" else value
 
 
 def split_events(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
