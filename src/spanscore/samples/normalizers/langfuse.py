@@ -16,6 +16,7 @@ from spanscore.samples.normalizers.building import (
     plain_attributes,
     raw_attributes,
     rename_attributes,
+    value_of,
 )
 
 _SCOPE: Final = "langfuse-sdk"
@@ -35,8 +36,8 @@ OPERATIONS: Final[Mapping[str, str]] = {
 }
 """Type of an observation → operation; any other type, or none, becomes ``invoke_workflow``."""
 _USAGE: Final[Mapping[str, tuple[str, ...]]] = {
-    semconv.USAGE_INPUT_TOKENS: ("input", "prompt_tokens"),
-    semconv.USAGE_OUTPUT_TOKENS: ("output", "completion_tokens"),
+    semconv.USAGE_INPUT_TOKENS: ("input", "prompt_tokens", "input_tokens"),
+    semconv.USAGE_OUTPUT_TOKENS: ("output", "completion_tokens", "output_tokens"),
 }
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (langfuse)",
@@ -60,7 +61,12 @@ class Langfuse:
         """Return the span in GenAI names."""
         raw = raw_attributes(span)
         operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
-        metadata = {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
+        metadata = {
+            name[len(start) :]: _metadata_value(raw[name])
+            for start in _METADATA
+            for name in raw
+            if name.startswith(start)
+        }
         session = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
         plain = plain_attributes(raw, operation, {**metadata, "session_id": session}) | name_attribute(
             operation, span.name
@@ -78,6 +84,11 @@ class Langfuse:
             no_content=_NO_CONTENT,
             metadata=metadata,
         )
+
+
+def _metadata_value(value: Any) -> Any:
+    """Return the text of a quoted text, as version 5 writes it; any other value unchanged."""
+    return value_of(value) if isinstance(value, str) and value.startswith('"') else value
 
 
 def _first(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:
