@@ -266,6 +266,7 @@ FORMS = {
     "metrics: ['my_pkg.metrics:Politeness', {'my_pkg.metrics:Politeness': {strict: true}}]": "metrics of one's own",
     "metrics: [{agent_goal_accuracy: {per: session}}, {faithfulness: {per: unit}}]": "metrics of whole conversations",
     "metrics: [{context_recall: {shadow: 'openai:gpt-5-mini'}}, {faithfulness: }]": "aliases, second judges, no parameters",
+    "metrics: [{agent_goal_accuracy: {per: session, shadow: null}}, {faithfulness: {shadow: null}}]": "no second judge",
 }
 
 
