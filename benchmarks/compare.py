@@ -61,18 +61,23 @@ class Look(NamedTuple):
 
     minutes: int
     every: MeanInterval
-    one: MeanInterval
+    pooled: tuple[Moments, Moments]
+
+    @property
+    def one(self) -> MeanInterval:
+        """The interval of pooled sums at one look."""
+        return at_one_look(*self.pooled)
 
 
 def looks(of: Day) -> Iterator[Look]:
-    """Yield the command's interval at each look, and that of pooled sums at one look."""
+    """Yield the command's interval at each look, and the pooled sums."""
     a, b = dict(enumerate(of.a[: LEAST_BLOCKS - 1])), dict(enumerate(of.b[: LEAST_BLOCKS - 1]))
     pooled_a, pooled_b = _total(a.values()), _total(b.values())
     for block in range(LEAST_BLOCKS - 1, len(of.a)):
         a[block], b[block] = of.a[block], of.b[block]
         pooled_a, pooled_b = pooled_a + a[block], pooled_b + b[block]
         every = at_every_look(match_traffic(a, b))
-        yield Look((block + 1) * BLOCK, every, at_one_look(pooled_a, pooled_b))
+        yield Look((block + 1) * BLOCK, every, (pooled_a, pooled_b))
 
 
 def missed(of: Day) -> bool:

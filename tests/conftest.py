@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -34,8 +35,22 @@ os.environ["COLUMNS"] = "110"
 for name in ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
 
+# Python warns of each fork beside threads from 3.12 on, on stderr, which tests of forking programs compare.
+os.environ["PYTHONWARNINGS"] = "ignore:This process:DeprecationWarning"
+
 settings.register_profile("untimed", deadline=None)  # no test asserts on the clock of a busy machine
 settings.load_profile("untimed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect no garbage while tests are imported, and leave modules and tests out of later collections."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, get_args
 
 from docs.reference.pages import table
@@ -40,11 +38,6 @@ _PYTHON: Final = {
 }
 """Key or section → its name in Python; other keys are arguments of ``OnlineScorer``."""
 
-_REFUSED: Final = "units.also[].alerts.<metric>.baseline.hour_of_week"
-_PER_HOUR: Final = re.compile(
-    r", `\{hour_of_week: FILE\}`(?= or)| `hour_of_week` is refused [^.]*`units\.also\[\]\.alerts`\."
-)
-"""Texts about the baseline by the hour, which spans below a root cannot have."""
 _ALTERNATIVES: Final = {
     "alerts.<metric>.baseline.hour_of_week": "offset",
     "alerts.<metric>.baseline.offset": "hour_of_week",
@@ -54,18 +47,13 @@ _ALTERNATIVES: Final = {
 
 def configuration(schema: Schema) -> str:
     """Return every key, section by section."""
-    keys = [_as_of_inner_units(key) for key in keys_in(schema) if key.path != _REFUSED]
+    keys = keys_in(schema)
     judge = {key.path.removeprefix("judge."): key for key in keys if key.section == "judge"}
     rows = [key for key in keys if not _is_as_of_the_judge(key, judge)]
     names = dict.fromkeys(key.section for key in rows)
     many = [name for name in names if any(key.section == name != key.path for key in rows)]
     top = ["## Top-level keys", _rows([key for key in rows if key.section not in many])]
     return "\n\n".join([*top, *(_section(name, [key for key in rows if key.section == name], schema) for name in many)])
-
-
-def _as_of_inner_units(key: Key) -> Key:
-    inner = key.path.startswith("units.also[].")
-    return replace(key, meaning=_PER_HOUR.sub("", key.meaning)) if inner else key
 
 
 def _is_as_of_the_judge(key: Key, judge: dict[str, Key]) -> bool:
@@ -99,7 +87,8 @@ def _may_stand(key: Key) -> str:
 def _default(key: Key) -> str:
     if key.default is not None:
         return f"`{key.default}`"
-    return f"this or `{other}` must be given" if (other := _ALTERNATIVES.get(key.path)) else "must be given"
+    other = _ALTERNATIVES.get(key.path.removeprefix("units.also[]."))
+    return f"this or `{other}` must be given" if other else "must be given"
 
 
 def _python(path: str) -> str:

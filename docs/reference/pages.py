@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from enum import EnumType
 from pathlib import Path
 from typing import Any, get_args
 
@@ -164,7 +164,7 @@ def _metavar(kind: Any, info: Any) -> str:
     if info.metavar:
         return str(info.metavar)
     kinds = [one for one in get_args(kind) or [kind] if one is not type(None)]
-    if issubclass(kinds[0], Enum):
+    if isinstance(kinds[0], EnumType):
         return "|".join(str(one.value) for one in kinds[0])
     return {int: "N", float: "NUMBER", Path: "PATH"}.get(kinds[0], "TEXT")
 

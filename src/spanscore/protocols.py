@@ -205,7 +205,10 @@ class Redactor(Protocol):
 
 @runtime_checkable
 class Filter(Protocol):
-    """Decides whether a unit is scored (not if it raises). Called on any thread of spanscore; must not block."""
+    """Decides whether a unit is scored (not if it raises). Called on any thread of spanscore; must not block.
+
+    A unit with a conversation has two samples: the conversation and its last turn. It is scored if both calls return true.
+    """
 
     def __call__(self, sample: Sample, /) -> bool:
         """Return whether the unit of the sample is to be scored."""

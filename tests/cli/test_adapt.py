@@ -40,7 +40,7 @@ def configured(url: str, *, model: str = "openai:gpt-4o-mini", budget: Any = (),
 
 
 def adapt(*options: str, metric: str = "polite", language: str = "german") -> Any:
-    return RUNNER.invoke(app(), ["adapt", metric, "--language", language, *options])
+    return RUNNER.invoke(app("adapt"), ["adapt", metric, "--language", language, *options])
 
 
 def test_the_translation_is_printed_written_and_read_by_the_configuration(folder: Path) -> None:
@@ -48,7 +48,7 @@ def test_the_translation_is_printed_written_and_read_by_the_configuration(folder
         configured(server.url)
         done = adapt("--out", "prompts/")
         configured(server.url, prompts={"file": str(FILE)})
-        checked = RUNNER.invoke(app(), ["check", "spanscore.yaml"])
+        checked = RUNNER.invoke(app("check"), ["check", "spanscore.yaml"])
 
     assert done.exit_code == 0, done.output
     assert "polite: German prompts by gpt-4o-mini. Judge calls: 1, " in done.stdout

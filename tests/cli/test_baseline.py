@@ -33,13 +33,16 @@ MOMENTS = (
 )
 
 
+INNER = {"spanscore_evaluation_source": "inner", "spanscore_unit_kind": "tool", "spanscore_unit_name": "search"}
+
+
 def swinging(at: float) -> float:
     """Return the true mean at a time: best at midnight."""
     return 0.8 + SWING * cos(2 * pi * at / DAY_S)
 
 
 def scraped(
-    evaluator_version: str, job: str, *, mean: Any, first: int, last: int, seed: int
+    evaluator_version: str, job: str, *, mean: Any, first: int, last: int, seed: int, **more: str
 ) -> dict[str, tuple[Any, Any]]:
     """Return instrument → one replica's labels and samples; in the middle it is restarted."""
     random, totals, samples = Random(seed), [0.0] * 5, [list[tuple[float, float]]() for _ in MOMENTS]
@@ -56,6 +59,7 @@ def scraped(
         "spanscore_evaluator_version": evaluator_version,
         "job": job,
         "instance": str(seed),
+        **more,
     }
     return {name: (labels, one) for name, one in zip(MOMENTS, samples, strict=True)}
 
@@ -70,6 +74,8 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
         scraped("2/judge", "bot", mean=swinging, first=old, last=end, seed=2),
         scraped("1/judge", "bot", mean=lambda _: 0.3, first=old, last=new, seed=3),
         scraped("2/judge", "staging", mean=lambda _: 0.5, first=new, last=end, seed=4),
+        scraped("2/judge", "inner", mean=lambda _: 0.5, first=old, last=end, seed=5, **INNER),
+        scraped("2/judge", "inner", mean=lambda _: 0.7, first=old, last=end, seed=6),
     ]
     samples = {names.series(one): [replica[one] for replica in replicas] for one in MOMENTS}
     backfill.write_samples(prometheus, folder, samples)
@@ -78,7 +84,7 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def ran(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app(), ["baseline", *map(str, arguments)])
+    return CliRunner().invoke(app("baseline"), ["baseline", *map(str, arguments)])
 
 
 @pytest.mark.server
@@ -110,6 +116,23 @@ def test_a_program_reads_what_the_profile_explains_and_what_is_left(server: Any,
     assert not one["is_autocorrelated"]
     assert one["baseline_sd"]["1h"] < 0.003
     assert one["scores"] == pytest.approx(2 * DAYS * DAY_S / STEP_S * SCORES, rel=0.01)
+
+
+@pytest.mark.server
+def test_inner_units_have_a_baseline_of_their_own(server: Any, tmp_path: Path) -> None:
+    out = tmp_path / "baseline.yaml"
+
+    done = ran("--prometheus", server.url, "--job", "inner", "-o", out)
+
+    assert done.exit_code == 0, done.output
+    alert = f"  faithfulness: {{baseline: {{hour_of_week: {out}}}}}"
+    assert f"alerts:\n{alert}\nunits.also (tool search): alerts:\n{alert}\n" in done.stdout
+    levels = [read_baseline(str(out), name).level for name in ("faithfulness", "faithfulness (tool search)")]
+    assert levels == pytest.approx([0.7, 0.5], abs=0.001)
+    entry = f"[{{kind: tool, name: search, alerts: {{faithfulness: {{baseline: {{hour_of_week: {out}}}}}}}}}]"
+    (tmp_path / "spanscore.yaml").write_text(f"metrics: [faithfulness]\nunits: {{also: {entry}}}")
+    checked = CliRunner().invoke(app(), ["check", str(tmp_path / "spanscore.yaml")], env={"COLUMNS": "300"})
+    assert checked.exit_code == 0, checked.output
 
 
 @pytest.mark.server
@@ -161,7 +184,7 @@ SHIPPED = Path(__file__).parents[1] / "data" / "baseline.yaml"
 
 def checked(folder: Path, baseline: str) -> Any:
     (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness]\nalerts: {{faithfulness: {baseline}}}")
-    return CliRunner().invoke(app(), ["check", str(folder / "spanscore.yaml")], env={"COLUMNS": "300"})
+    return CliRunner().invoke(app("check"), ["check", str(folder / "spanscore.yaml")], env={"COLUMNS": "300"})
 
 
 @pytest.mark.parametrize(

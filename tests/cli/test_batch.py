@@ -66,7 +66,7 @@ def configured(
 
 def evaluated(samples: Path, config: Path, *more: str) -> Any:
     command = ["evaluate", str(samples), "--config", str(config), "--out", str(out_of(samples)), *more]
-    return CliRunner().invoke(app(), command)
+    return CliRunner().invoke(app("evaluate"), command)
 
 
 def out_of(samples: Path) -> Path:
@@ -330,7 +330,7 @@ def test_a_run_that_cannot_use_batches_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     metrics = [] if "-m" in options else ["-m", "faithfulness"]
 
-    done = CliRunner().invoke(app(), ["evaluate", str(samples), *metrics, *options])
+    done = CliRunner().invoke(app("evaluate"), ["evaluate", str(samples), *metrics, *options])
 
     assert isinstance(done.exception, ConfigurationError)
     assert words in str(done.exception)

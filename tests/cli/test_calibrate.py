@@ -48,7 +48,7 @@ def labels(**more: Any) -> list[dict[str, Any]]:
 
 
 def ran(*arguments: Any, command: str = "calibrate") -> Any:
-    return CliRunner().invoke(app(), [command, *map(str, arguments)])
+    return CliRunner().invoke(app(command), [command, *map(str, arguments)])
 
 
 def calibrated(*arguments: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def ran(folder: Path, text: str, *arguments: str) -> Any:
     file = folder / "spanscore.yaml"
     file.write_text(text)
-    return CliRunner().invoke(app(), ["check", str(file), *arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app("check"), ["check", str(file), *arguments], env={"COLUMNS": "200"})
 
 
 def plan(folder: Path, text: str) -> Any:
@@ -183,7 +183,7 @@ def test_the_readmes_configuration_has_no_fault_where_no_key_is_set(tmp_path: Pa
 def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
     checked = plan(tmp_path, WHOLE)["alerts"][0]
     made = CliRunner().invoke(
-        app(), ["rules", str(tmp_path / "spanscore.yaml"), "--out", str(tmp_path / "out"), "--json"]
+        app("rules"), ["rules", str(tmp_path / "spanscore.yaml"), "--out", str(tmp_path / "out"), "--json"]
     )
     planned = json.loads(made.stdout)["drops"][0]
 
@@ -357,7 +357,7 @@ def test_a_file_that_is_no_configuration_is_an_error_and_json_where_asked(tmp_pa
     file = tmp_path / "spanscore.yaml"
     file.write_bytes(content)
 
-    result, as_json = (CliRunner().invoke(app(), ["check", str(file), *more]) for more in ([], ["--json"]))
+    result, as_json = (CliRunner().invoke(app("check"), ["check", str(file), *more]) for more in ([], ["--json"]))
 
     with pytest.raises(ConfigurationError, match="(?s)" + UNREADABLE[content]):
         raise result.exception or AssertionError
@@ -367,7 +367,7 @@ def test_a_file_that_is_no_configuration_is_an_error_and_json_where_asked(tmp_pa
 
 def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is a folder"):
-        raise CliRunner().invoke(app(), ["check", str(tmp_path)]).exception or AssertionError
+        raise CliRunner().invoke(app("check"), ["check", str(tmp_path)]).exception or AssertionError
 
 
 def test_the_name_that_a_metric_had_before_is_read_everywhere(tmp_path: Path) -> None:

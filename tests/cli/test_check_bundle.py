@@ -27,8 +27,8 @@ def _has_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(folder: Path, first: str, second: str) -> tuple[Any, str]:
     file = folder / "spanscore.yaml"
     file.write_text(CRITICS % (first, second) + JUDGE)
-    document = CliRunner().invoke(app(), ["check", str(file), "--json"]).stdout
-    text = CliRunner().invoke(app(), ["check", str(file)], env={"COLUMNS": "300"})
+    document = CliRunner().invoke(app("check"), ["check", str(file), "--json"]).stdout
+    text = CliRunner().invoke(app("check"), ["check", str(file)], env={"COLUMNS": "300"})
     return json.loads(document), text.output
 
 
@@ -63,7 +63,7 @@ def test_a_bundle_that_cannot_be_is_one_line(tmp_path: Path, second: str, messag
 def rows(folder: Path, name: str, labels: Path, judged: str) -> Path:
     config, out = folder / f"{name}.yaml", folder / f"{name}.jsonl"
     config.write_text("judge: lexical\nmetrics:\n" + judged)
-    ran = CliRunner().invoke(app(), ["evaluate", str(labels), "--config", str(config), "--out", str(out)])
+    ran = CliRunner().invoke(app("evaluate"), ["evaluate", str(labels), "--config", str(config), "--out", str(out)])
     assert ran.exit_code == 0, ran.output
     return out
 
@@ -82,8 +82,8 @@ def test_calibrate_compares_the_bundled_and_the_single_metric_on_labels(
     bundled = rows(tmp_path, "bundled", labels, critic % ", bundle: true" + other)
 
     command = ["calibrate", str(labels), "-m", "polite", "--scores", str(bundled), "--against", str(single)]
-    against = json.loads(CliRunner().invoke(app(), [*command, "--json"]).stdout)["against"]
+    against = json.loads(CliRunner().invoke(app("calibrate"), [*command, "--json"]).stdout)["against"]
 
     assert "bundled" not in against.pop("evaluator_version")
     assert against == {"labels": 16, "before": 16, "gained": 0, "lost": 0, "p": 1.0}
-    assert "labels only this version gets right" in CliRunner().invoke(app(), command).stdout
+    assert "labels only this version gets right" in CliRunner().invoke(app("calibrate"), command).stdout

@@ -31,7 +31,7 @@ def kept(name: str, metric: str = "exact_match", evaluator_version: str = ExactM
 def ran(*lines: str, file: str = "c.json") -> Any:
     calibrated = f"monitoring: {{calibrations: [{file}]}}"
     Path("spanscore.yaml").write_text("\n".join(["metrics: [exact_match]", calibrated, *lines]))
-    return CliRunner().invoke(app(), ["check", "spanscore.yaml"], env={"COLUMNS": "400"})
+    return CliRunner().invoke(app("check"), ["check", "spanscore.yaml"], env={"COLUMNS": "400"})
 
 
 def test_an_alert_is_not_corrected_and_what_it_sees_is_reported() -> None:

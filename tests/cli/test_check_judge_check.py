@@ -34,7 +34,7 @@ def label(folder: Path, count: int, **more: Any) -> None:
 
 def checked(folder: Path, text: str = WHOLE, *arguments: str) -> Any:
     (folder / "spanscore.yaml").write_text(text)
-    return CliRunner().invoke(app(), ["check", "spanscore.yaml", *arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app("check"), ["check", "spanscore.yaml", *arguments], env={"COLUMNS": "200"})
 
 
 def test_what_a_judge_check_costs_and_sees_is_reported(folder: Path) -> None:

@@ -18,7 +18,7 @@ LOW = "rules: [{{when: {{score: {{metric: {metric}, below: 0.5}}}}, rate: 1.0, n
 def checked(folder: Path, sampling: str, more: str = "") -> Any:
     file = folder / "spanscore.yaml"
     file.write_text(f"{METRICS}sampling: {{{sampling}}}\n{more}")
-    return json.loads(CliRunner().invoke(app(), ["check", str(file), "--json"]).stdout)
+    return json.loads(CliRunner().invoke(app("check"), ["check", str(file), "--json"]).stdout)
 
 
 DESCRIBED = {

@@ -30,7 +30,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(text: str, *options: str) -> Any:
     """Check a configuration."""
     Path("spanscore.yaml").write_text(text)
-    return CliRunner().invoke(app(), ["check", "spanscore.yaml", *options], env={"COLUMNS": "300"})
+    return CliRunner().invoke(app("check"), ["check", "spanscore.yaml", *options], env={"COLUMNS": "300"})
 
 
 def test_a_metric_that_lacks_its_library_here_keeps_none_of_the_others_from_the_plan(
@@ -127,11 +127,11 @@ def test_a_redactor_that_is_none_is_wrong(tmp_path: Path, redactor: str, expecte
 def test_check_names_the_file_of_spans_and_whether_content_is_in_it(tmp_path: Path) -> None:
     config = tmp_path / "spanscore.yaml"
     config.write_text(f"metrics: [exact_match]\noutputs: {{spans_to: {tmp_path / 'spans.jsonl'}}}\n")
-    without = CliRunner().invoke(app(), ["check", str(config)], env={"COLUMNS": "300"})
+    without = CliRunner().invoke(app("check"), ["check", str(config)], env={"COLUMNS": "300"})
     config.write_text(config.read_text() + "capture: {content: true}\n")
-    with_content = CliRunner().invoke(app(), ["check", str(config)], env={"COLUMNS": "300"})
+    with_content = CliRunner().invoke(app("check"), ["check", str(config)], env={"COLUMNS": "300"})
     config.write_text("metrics: [exact_match]\noutputs: {spans_to: nowhere/spans.jsonl}\n")
-    missing = CliRunner().invoke(app(), ["check", str(config)], env={"COLUMNS": "300"})
+    missing = CliRunner().invoke(app("check"), ["check", str(config)], env={"COLUMNS": "300"})
 
     assert "spans.jsonl, without content; with the file before (.1) up to 100 MB" in without.output
     assert "spans.jsonl, with prompts and answers" in with_content.output

@@ -29,7 +29,7 @@ DAY = r"a day of 1,000,000 requests costs [\d.]+ USD, [\d.]+ USD per 1,000 reque
 def ran(folder: Path, text: str, *arguments: str, columns: int = 80) -> Any:
     file = folder / "spanscore.yaml"
     file.write_text(text)
-    return CliRunner().invoke(app(), ["check", str(file), *arguments], env={"COLUMNS": str(columns)})
+    return CliRunner().invoke(app("check"), ["check", str(file), *arguments], env={"COLUMNS": str(columns)})
 
 
 def plan(folder: Path, text: str, *arguments: str) -> Any:

@@ -18,7 +18,7 @@ from spanscore.errors import ConfigurationError
 
 
 def ran(*arguments: Any) -> Any:
-    return CliRunner().invoke(app(), [*map(str, arguments)])
+    return CliRunner().invoke(app(arguments[0]), [*map(str, arguments)])
 
 
 @pytest.fixture(scope="module")

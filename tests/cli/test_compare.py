@@ -132,7 +132,7 @@ def scraped(total: float, end: int, version: str) -> list[tuple[float, float]]:
 
 
 def ran(*arguments: Any) -> Any:
-    return CliRunner().invoke(app(), ["compare", *map(str, arguments)])
+    return CliRunner().invoke(app("compare"), ["compare", *map(str, arguments)])
 
 
 def said(done: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_what_a_configuration_holds_is_checked_without_acting(tmp_path: Path) ->
     rule = '{name: "\\e]0;owned\\a\\x9b2J\\u202e", when: {status: error}, rate: 1}'
     file.write_text(f"metrics: [exact_match]\nsampling: {{rules: [{rule}]}}")
 
-    result = CliRunner().invoke(app(), ["check", str(file)])
+    result = CliRunner().invoke(app("check"), ["check", str(file)])
 
     assert result.exit_code == 0
     assert SHOWN.replace(r"\x07", "") in result.stdout
@@ -49,7 +49,7 @@ def test_what_a_configuration_holds_is_checked_without_acting(tmp_path: Path) ->
 def test_nor_do_the_spans_of_a_report(tmp_path: Path) -> None:
     spans = stored(0.25).replace("faithfulness", "faith\\u001b[2Jfulness")
 
-    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=spans)
+    result = CliRunner().invoke(app("report"), ["report", "-", "-o", str(tmp_path / "page.html")], input=spans)
 
     assert r"faith\x1b[2Jfulness" in result.stdout
     assert "\x1b" not in result.stdout + (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_a_name_in_a_span_writes_no_line_of_its_own(
     Path("spans.jsonl").write_text(spans)
     Path("labels.jsonl").write_text(json.dumps({"trace_id": "1" * 32, "span_id": "1" * 16, "human": True}))
 
-    result = CliRunner().invoke(app(), command, input=spans)
+    result = CliRunner().invoke(app(command[0]), command, input=spans)
 
     lines = [*result.output.splitlines(), *str(result.exception or "").splitlines()]
     assert not [line for line in lines if line.startswith("FAKE")]
@@ -109,8 +109,8 @@ def test_the_id_of_a_case_writes_no_line_of_its_own(tmp_path: Path, monkeypatch:
         Path(file).write_text(json.dumps({"id": FORGED, "response": response, "reference": "a"}))
     command = ["-m", "exact_match", "--baseline", "base.jsonl"]
 
-    CliRunner().invoke(app(), ["evaluate", "good.jsonl", *command, "--update-baseline"])
-    result = CliRunner().invoke(app(), ["evaluate", "bad.jsonl", *command])
+    CliRunner().invoke(app("evaluate"), ["evaluate", "good.jsonl", *command, "--update-baseline"])
+    result = CliRunner().invoke(app("evaluate"), ["evaluate", "bad.jsonl", *command])
 
     assert "1 case fell" in result.output
     assert not [line for line in result.output.splitlines() if line.strip("│ ").startswith("FAKE")]

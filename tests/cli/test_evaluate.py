@@ -40,7 +40,7 @@ def samples(tmp_path: Path) -> Path:
 
 
 def ran(*arguments: Any, **settings: Any) -> Any:
-    return CliRunner().invoke(app(), ["evaluate", *map(str, arguments)], **settings)
+    return CliRunner().invoke(app("evaluate"), ["evaluate", *map(str, arguments)], **settings)
 
 
 def test_a_file_is_scored_and_reported_as_a_table(samples: Path) -> None:

@@ -32,7 +32,7 @@ def cases(path: Path, *, broken: int = 0) -> Path:
 
 
 def ran(*arguments: Any) -> Any:
-    return CliRunner().invoke(app(), ["evaluate", *map(str, arguments), "-m", "faithfulness"])
+    return CliRunner().invoke(app("evaluate"), ["evaluate", *map(str, arguments), "-m", "faithfulness"])
 
 
 @pytest.fixture

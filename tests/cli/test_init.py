@@ -123,4 +123,4 @@ def test_at_a_terminal_it_asks(tmp_path: Path) -> None:
 
 
 def _invoked(*words: str) -> Any:
-    return CliRunner().invoke(app(), [*words], catch_exceptions=False)
+    return CliRunner().invoke(app(words[0]), [*words], catch_exceptions=False)

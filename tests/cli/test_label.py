@@ -126,7 +126,7 @@ def test_labels_end_with_a_corrected_pass_rate_and_calibrate_reads_them(cases: P
     assert "corrected pass rate of the 60 judged cases: 0." in output
     assert "for ± 0.05 about" in output
     command = "calibrate", "labels-faithfulness.jsonl", "--metric", "faithfulness", "--json"
-    result = CliRunner().invoke(app(), command)
+    result = CliRunner().invoke(app("calibrate"), command)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["assumed_random"] == (pick == "random")
 
@@ -183,7 +183,7 @@ def test_labels_of_failing_cases_are_refused_by_calibrate(cases: Path) -> None:
         ConfigurationError, match=r"12 labels of .*failing\.jsonl are of cases that were chosen for their verdicts"
     ):
         CliRunner().invoke(
-            app(),
+            app("calibrate"),
             ["calibrate", "labels-faithfulness-failing.jsonl", "--metric", "faithfulness"],
             catch_exceptions=False,
         )
@@ -191,7 +191,7 @@ def test_labels_of_failing_cases_are_refused_by_calibrate(cases: Path) -> None:
 
 def test_stored_spans_are_labelled_without_a_file_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app(), ["demo", "--requests", "40", "--out", "spans.jsonl"]).exit_code == 0
+    assert CliRunner().invoke(app("demo"), ["demo", "--requests", "40", "--out", "spans.jsonl"]).exit_code == 0
 
     with labelling("spans.jsonl", "--metric", "faithfulness", "--count", 3) as page:
         case = page.send("/state")["case"]
@@ -248,7 +248,7 @@ def test_wrong_input_is_refused_before_the_page_opens(cases: Path, words: list[s
     record = make_record(1)
     Path("two.jsonl").write_text(json.dumps({**record, "scores": {**record["scores"], "other": 1}}))
 
-    result = CliRunner().invoke(app(), ["annotations", "label", *words, "--no-browser"])
+    result = CliRunner().invoke(app("annotations"), ["annotations", "label", *words, "--no-browser"])
 
     assert isinstance(result.exception, ConfigurationError)
     assert error in str(result.exception)

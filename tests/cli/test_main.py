@@ -70,7 +70,7 @@ def test_a_narrow_terminal_cuts_no_name(tmp_path: Path, command: str) -> None:
     file.write_text(f"metrics: [{{exact_match: {{name: {name}}}}}]\nalerts: {{{name}: {{baseline: 0.8}}}}")
     arguments = {"metrics": ["--online"], "check": [str(file)], "rules": [str(file), "--out", str(tmp_path / "out")]}
 
-    output = CliRunner().invoke(app(), [command, *arguments[command]], env={"COLUMNS": "50"}).stdout
+    output = CliRunner().invoke(app(command), [command, *arguments[command]], env={"COLUMNS": "50"}).stdout
 
     assert output
     assert "…" not in output.replace("reference=…", "")

@@ -15,7 +15,7 @@ from spanscore.metrics.catalog.registry import ALIASES, built_ins
 
 
 def ran(*arguments: str) -> Any:
-    return CliRunner().invoke(app(), ["metrics", *arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app("metrics"), ["metrics", *arguments], env={"COLUMNS": "200"})
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,9 @@ def test_file_becomes_a_page_and_its_finding_a_line(tmp_path: Path) -> None:
     (tmp_path / "spans.jsonl").write_text(stored(0.25), encoding="utf-8")
     out = tmp_path / "page.html"
 
-    result = CliRunner().invoke(app(), ["report", str(tmp_path / "spans.jsonl"), "--out", str(out), "--title", "shop"])
+    result = CliRunner().invoke(
+        app("report"), ["report", str(tmp_path / "spans.jsonl"), "--out", str(out), "--title", "shop"]
+    )
 
     assert result.exit_code == 0, result.output
     assert "faithfulness is 0.25 on 1 score" in result.output
@@ -36,7 +38,7 @@ def test_file_becomes_a_page_and_its_finding_a_line(tmp_path: Path) -> None:
 
 
 def test_spans_may_come_by_stdin(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=stored(0.25))
+    result = CliRunner().invoke(app("report"), ["report", "-", "-o", str(tmp_path / "page.html")], input=stored(0.25))
 
     assert result.exit_code == 0, result.output
     assert (tmp_path / "page.html").is_file()
@@ -47,7 +49,7 @@ def test_file_without_scores_says_so(tmp_path: Path) -> None:
     memory.providers.tracer_provider.get_tracer("app").start_span("unscored").end()
     unscored = json_line(list(memory.spans))
 
-    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=unscored)
+    result = CliRunner().invoke(app("report"), ["report", "-", "-o", str(tmp_path / "page.html")], input=unscored)
 
     assert result.exit_code == 0
     assert "no scored spans" in result.output
@@ -59,7 +61,7 @@ def test_a_file_without_spans_is_refused_and_leaves_a_page_alone(text: str, tmp_
     out.write_text("the page of yesterday")
 
     with pytest.raises(ConfigurationError, match="- holds no spans: it must have OTLP-JSON lines"):
-        CliRunner().invoke(app(), ["report", "-", "-o", str(out)], input=text, catch_exceptions=False)
+        CliRunner().invoke(app("report"), ["report", "-", "-o", str(out)], input=text, catch_exceptions=False)
 
     assert out.read_text() == "the page of yesterday"
 
@@ -67,7 +69,7 @@ def test_a_file_without_spans_is_refused_and_leaves_a_page_alone(text: str, tmp_
 def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) -> None:
     two = stored(0.25) + stored(0.5).replace('"traceId":"', '"traceId":"zz')
 
-    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=two)
+    result = CliRunner().invoke(app("report"), ["report", "-", "-o", str(tmp_path / "page.html")], input=two)
 
     assert result.exit_code == 0, result.output
     assert "faithfulness is 0.25 on 1 score" in result.output

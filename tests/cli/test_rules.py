@@ -24,7 +24,7 @@ MADE = {RULES, RULES_TEST, "alertmanager/alertmanager.yml", "grafana/alerting/sp
 
 
 def ran(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app(), ["rules", *map(str, arguments)], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app("rules"), ["rules", *map(str, arguments)], env={"COLUMNS": "200"})
 
 
 def config(folder: Path, text: str) -> Path:
@@ -92,7 +92,9 @@ def test_no_line_is_wider_than_the_terminal_and_how_to_get_a_baseline_is_reporte
     text = "metrics: [exact_match, faithfulness, response_relevancy]\nalerts: {exact_match: {baseline: 0.4}}"
     out = tmp_path / "a" / "folder" / "with" / "a" / "long" / "way" / "to" / "it"
 
-    done = CliRunner().invoke(app(), ["rules", str(config(tmp_path, text)), "--out", str(out)], env={"COLUMNS": "80"})
+    done = CliRunner().invoke(
+        app("rules"), ["rules", str(config(tmp_path, text)), "--out", str(out)], env={"COLUMNS": "80"}
+    )
 
     lines = [line for line in done.stdout.splitlines() if str(out) not in line]
     assert max(map(len, lines)) <= 80

@@ -48,7 +48,7 @@ def configured(url: str, *, budget: Any = (), **parameters: Any) -> None:
 
 
 def fit(*options: str) -> Any:
-    return RUNNER.invoke(app(), ["tune", "spanscore.yaml", "labels.jsonl", *options])
+    return RUNNER.invoke(app("tune"), ["tune", "spanscore.yaml", "labels.jsonl", *options])
 
 
 def test_what_will_be_sent_is_printed_and_the_configuration_loads_the_file(folder: Path) -> None:
@@ -56,7 +56,7 @@ def test_what_will_be_sent_is_printed_and_the_configuration_loads_the_file(folde
         configured(server.url)
         done = fit("--metric", "polite", "--candidates", "2")
         configured(server.url, prompts={"file": "fitted.json"})
-        checked = RUNNER.invoke(app(), ["check", "spanscore.yaml"])
+        checked = RUNNER.invoke(app("check"), ["check", "spanscore.yaml"])
 
     assert done.exit_code == 0, done.output
     assert "Sent with every question from now on, as demonstrations (they contain your users' texts):" in done.stdout

@@ -53,7 +53,8 @@ def test_what_cannot_be_read_is_reported_in_a_line(
 
     for held in FILES.values():
         Path(file).write_bytes(held)
-        ended = CliRunner().invoke(app(), READERS[reader](file))
+        command = READERS[reader](file)
+        ended = CliRunner().invoke(app(command[0]), command)
         assert ended.exception is None or isinstance(ended.exception, SpanscoreError | SystemExit), ended.exception
 
 
@@ -61,7 +62,7 @@ def test_a_line_that_is_nested_too_deep_is_named_and_the_others_are_scored(tmp_p
     good = b'{"response": "a", "reference": "a"}\n'
     (tmp_path / "a.jsonl").write_bytes(FILES["deep"] + good + FILES["nearly as deep"])
 
-    result = CliRunner().invoke(app(), ["evaluate", str(tmp_path / "a.jsonl"), "-m", "exact_match"])
+    result = CliRunner().invoke(app("evaluate"), ["evaluate", str(tmp_path / "a.jsonl"), "-m", "exact_match"])
 
     assert "Not read, line 1: not valid JSON: nested too deep" in result.stdout
     assert "Not read, line 3: a field is nested deeper than 100 levels" in result.stdout

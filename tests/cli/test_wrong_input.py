@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("input")
     spans = folder / "spans.jsonl"
     runner = CliRunner()
-    assert runner.invoke(app(), ["demo", "--requests", "12", "--out", str(spans)]).exit_code == 0
+    assert runner.invoke(app("demo"), ["demo", "--requests", "12", "--out", str(spans)]).exit_code == 0
     requests = [json.loads(line) for line in spans.open()]
     _write(folder / "bare.jsonl", *map(_without_content, requests))
     samples = [
@@ -51,7 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "folder").mkdir()
     baseline = str(folder / "base.jsonl")
     arguments = ["evaluate", str(folder / "samples.jsonl"), "-m", "faithfulness", "--baseline", baseline]
-    assert runner.invoke(app(), [*arguments, "--update-baseline"]).exit_code == 0
+    assert runner.invoke(app("evaluate"), [*arguments, "--update-baseline"]).exit_code == 0
     rows = [json.loads(line) for line in (folder / "base.jsonl").open()]
     _write(folder / "old.jsonl", *({**row, "version": "0", "evaluator_version": "an older one"} for row in rows))
     return folder

@@ -26,7 +26,7 @@ def written(folder: Path, evaluator_version: str, metric: str = "faithfulness") 
 
 
 def ran(*arguments: str) -> str:
-    result = CliRunner().invoke(app(), [*arguments], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app(arguments[0]), [*arguments], env={"COLUMNS": "200"})
     return f"{result.exit_code} {' '.join((str(result.exception) + result.output + result.stderr).split())}"
 
 

@@ -61,7 +61,7 @@ def evaluated(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], list
     cases.write_text('{"user_input": "And of Spain?", "response": "Madrid."}\n')
     with OpenAIServer(verdict) as server:
         file = written(folder, CRITIC, server.url)
-        ran = CliRunner().invoke(app(), ["evaluate", str(cases), "--config", str(file), "--json", *arguments])
+        ran = CliRunner().invoke(app("evaluate"), ["evaluate", str(cases), "--config", str(file), "--json", *arguments])
         assert ran.exit_code == 0, ran.output
         return json.loads(ran.stdout)["metrics"], sorted(request["model"] for request in server.requests)
 
@@ -108,8 +108,8 @@ def test_a_jurors_key_that_this_environment_lacks_is_missing_and_no_error(
 
 def costs(folder: Path, metric: str, prices: str) -> tuple[dict[str, Any], str]:
     file = written(folder, metric, more=f", prices: {prices}")
-    document = json.loads(CliRunner().invoke(app(), ["check", str(file), "--json"]).stdout)
-    return document["costs"][0], CliRunner().invoke(app(), ["check", str(file)], env={"COLUMNS": "200"}).stdout
+    document = json.loads(CliRunner().invoke(app("check"), ["check", str(file), "--json"]).stdout)
+    return document["costs"][0], CliRunner().invoke(app("check"), ["check", str(file)], env={"COLUMNS": "200"}).stdout
 
 
 def test_the_cost_plan_has_every_juror_and_what_disagreement_would_add(tmp_path: Path) -> None:

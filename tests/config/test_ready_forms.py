@@ -144,7 +144,7 @@ def test_a_short_form_whose_model_is_of_no_known_provider_is_refused(file: Path)
 
 
 def test_the_schema_takes_the_short_form() -> None:
-    schema = json.loads(CliRunner().invoke(app(), ["check", "--schema"]).output)
+    schema = json.loads(CliRunner().invoke(app("check"), ["check", "--schema"]).output)
     kinds = json.dumps(schema["properties"]["judge"])
 
     assert re.search(r'"type": "string"', kinds)
@@ -156,7 +156,9 @@ def test_the_schema_takes_the_short_form() -> None:
 def checked(file: Path, text: str) -> str:
     file.write_text(text)
     return " ".join(
-        CliRunner().invoke(app(), ["check", str(file)], env={"COLUMNS": "400", "OPENAI_API_KEY": "x"}).output.split()
+        CliRunner()
+        .invoke(app("check"), ["check", str(file)], env={"COLUMNS": "400", "OPENAI_API_KEY": "x"})
+        .output.split()
     )
 
 

@@ -27,7 +27,7 @@ import yaml
 from typer.testing import CliRunner
 
 from spanscore import OnlineScorer
-from spanscore.cli.main import app
+from spanscore.cli.main import app, command_names
 from spanscore.config.tree import Configuration
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +109,7 @@ class Reader:
             case ["spanscore", name, *rest] if name != "--help":
                 _parsed(name, rest)
                 if name in RUN and all(Path(word).exists() for word in rest if word.endswith((".yaml", ".yml"))):
-                    done = CliRunner().invoke(app(), [name, *rest])
+                    done = CliRunner().invoke(app(name), [name, *rest])
                     assert done.exit_code == 0, f"{' '.join(words)}: {done.output}{done.exception}"
             case ["python" | "python3", "-m", module, *_]:
                 assert find_spec(module), module
@@ -123,11 +123,10 @@ def _shown(_: str) -> None:
 
 def _parsed(name: str, rest: list[str]) -> None:
     """Fail if a spanscore command, or an option of one, does not exist."""
-    commands: Any = typer.main.get_command(app())
-    command = commands.commands.get(name)
-    assert command, f"spanscore {name}: no such command"
+    assert name in command_names(), f"spanscore {name}: no such command"
+    commands: Any = typer.main.get_command(app(name))
     if not {"-h", "--help"} & {*rest}:
-        command.make_context(name, [*rest])
+        commands.commands[name].make_context(name, [*rest])
 
 
 def _extras_are_there(given: str) -> None:

@@ -148,7 +148,7 @@ def test_every_command_and_option_is_reported() -> None:
 
     assert [name for name in commands if f"## spanscore {name}" not in page or name not in shown] == []
     for name in commands:
-        output = CliRunner().invoke(app(), [name, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+        output = CliRunner().invoke(app(name), [name, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
         assert {*re.findall(r"--[a-z][a-z-]+", output)} - {"--help"} <= {*re.findall(r"--[a-z][a-z-]+", page)}, name
 
 
@@ -266,6 +266,7 @@ FORMS = {
     "metrics: ['my_pkg.metrics:Politeness', {'my_pkg.metrics:Politeness': {strict: true}}]": "metrics of one's own",
     "metrics: [{agent_goal_accuracy: {per: session}}, {faithfulness: {per: unit}}]": "metrics of whole conversations",
     "metrics: [{context_recall: {shadow: 'openai:gpt-5-mini'}}, {faithfulness: }]": "aliases, second judges, no parameters",
+    "metrics: [{agent_goal_accuracy: {per: session, shadow: null}}, {faithfulness: {shadow: null}}]": "no second judge",
 }
 
 

@@ -36,7 +36,7 @@ def written(folder: Path, remote_scoring: dict[str, Any], **more: Any) -> Path:
 
 
 def checked(file: Path, *options: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app(), ["check", str(file), *options], env={"COLUMNS": "300"})
+    done = CliRunner().invoke(app("check"), ["check", str(file), *options], env={"COLUMNS": "300"})
     return done.exit_code, done.output
 
 

@@ -102,7 +102,7 @@ class Story:
 
     def run(self, *arguments: Any) -> str:
         """Run the command line, and return its output."""
-        done = CliRunner().invoke(app(), [*map(str, arguments)])
+        done = CliRunner().invoke(app(arguments[0]), [*map(str, arguments)])
         assert done.exit_code == 0, (done.output, done.exception)
         return done.stdout
 

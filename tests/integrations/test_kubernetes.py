@@ -65,7 +65,7 @@ def test_what_is_written_by_hand_fits_the_clusters_schemas(kubernetes: ModuleTyp
 def test_what_the_command_writes_fits_them_too(kubernetes: ModuleType, tmp_path: Path) -> None:
     config = INTEGRATIONS / "prometheus" / "spanscore.yaml"
     command = ["rules", str(config), "--out", str(tmp_path), "--format", "operator", "--label", "release=prometheus"]
-    assert CliRunner().invoke(app(), command).exit_code == 0
+    assert CliRunner().invoke(app("rules"), command).exit_code == 0
 
     made = objects(tmp_path)
 

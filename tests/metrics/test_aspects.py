@@ -93,14 +93,14 @@ def test_a_configuration_names_an_aspect(tmp_path: Path) -> None:
         "harmfulness",
         "declines",
     ]
-    result = CliRunner().invoke(app(), ["check", str(file)])
+    result = CliRunner().invoke(app("check"), ["check", str(file)])
     assert result.exit_code == 0, result.output
     assert cost_of("aspect_critic", aspect="refusal").calls == 1
 
 
 def test_the_command_shows_aspects_with_their_definitions() -> None:
     def ran(*arguments: str) -> str:
-        return CliRunner().invoke(app(), ["metrics", *arguments], env={"COLUMNS": "200"}).stdout
+        return CliRunner().invoke(app("metrics"), ["metrics", *arguments], env={"COLUMNS": "200"}).stdout
 
     row = json.loads(ran("-m", "aspect_critic", "--json"))
     assert row["aspects"] == {name: one._asdict() for name, one in ASPECTS.items()}

@@ -83,3 +83,17 @@ def test_answers_that_another_process_wrote_over_are_written_again(tmp_path: Pat
 
     later = FirstAnswers(file)
     assert (later.of("faithfulness", "1/m/1"), later.of("faithfulness", "1/other/1")) == ({"a": 1.0}, {"a": 0.5})
+
+
+def test_after_its_file_was_removed_the_next_answers_are_the_first(tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    FirstAnswers(file).keep("faithfulness", "1/m/1", {"a": 1.0})
+    first = FirstAnswers(file)
+    first.keep("correctness", "1/m/1", {"a": 1.0})
+    file.unlink()
+
+    for metric in ("faithfulness", "correctness"):
+        first.keep(metric, "1/m/1", {"a": 0.0})
+
+    later = FirstAnswers(file)
+    assert [later.of(metric, "1/m/1") for metric in ("faithfulness", "correctness")] == [{"a": 0.0}] * 2

@@ -134,7 +134,10 @@ def test_without_alerts_on_inner_units_the_rules_are_those_of_the_roots() -> Non
     ("entry", "message"),
     [
         ({"name": "a=b", "alerts": {"mood": {"threshold": 0.5}}}, "its name 'a=b' contains ="),
-        ({"alerts": {"mood": {"baseline": {"hour_of_week": "x"}}}}, "a baseline by the hour for mood"),
+        (
+            {"alerts": {"mood": {"baseline": {"hour_of_week": "x"}}}},
+            r"mood \(tool\)\.baseline\.hour_of_week: there is no file",
+        ),
         ({"alerts": {"mod": {"threshold": 0.5}}}, r"units.also \(tool\): alerts names 'mod'"),
         ({"alerts": {"intent": {"baseline": 0.5}}}, "alerts.intent: its categories have no quality"),
         ({"alerts": {"intent": {"share_of": "refnd", "max": 0.5}}}, "alerts.intent.share_of is 'refnd'"),

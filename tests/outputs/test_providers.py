@@ -8,6 +8,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -747,6 +748,18 @@ def test_flush_of_a_given_provider_is_what_it_says() -> None:
 
     assert not providers.force_flush(DEADLINE_S)
     assert providers.start_flush_of_spans().result(DEADLINE_S)
+
+
+def test_a_meter_provider_that_is_not_hashable_has_one_meter() -> None:
+    @dataclass
+    class Proxy(MeterProvider):  # as Logfire's; a dataclass with equality has no hash
+        def __post_init__(self) -> None:
+            super().__init__(shutdown_on_exit=False)
+
+    providers = Providers(TracerProvider(), Proxy())
+    providers.resolve()
+
+    assert providers.meter() is providers.meter()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")

@@ -3,13 +3,15 @@
 import asyncio
 
 import pytest
-from tests.pipeline.parts import Answers, Computes, Critic, a_sampled_unit
+from tests.pipeline.parts import Answers, Computes, Critic, a_job, a_sampled_unit
 from tests.pipeline.virtual_time import RunningLoop, now_s, run
 
 from spanscore.pipeline import engine as engine_module
 from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import JobBuilder
+from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.queues import MemoryQueue
 
 
@@ -105,6 +107,67 @@ def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
     assert run(work()) == (0, set())
     in_time = [(0, ["computes"], False), (0.2, ["computes"], False)]
     assert posts == [*in_time, *[(0.3, ["critic"], False)] * 2]  # a timed-out question may still have to be paid
+
+
+class Breaks(Critic):
+    """Loses its attributes after its scorer was made."""
+
+    lost = False
+
+    @property
+    def requires(self):
+        if self.lost:
+            raise RuntimeError("lost")
+        return {"single_turn": ("response",)}
+
+
+def test_a_metric_that_breaks_between_two_units_fails_alone():
+    posts, breaks = Posts(), Breaks(Answers(), "breaks")
+
+    async def work():
+        engine = an_engine(breaks, Computes(), posts=posts, workers=1)
+        breaks.lost = True
+        give(engine, 2, "breaks", "computes")
+        await asyncio.sleep(1)
+        await stop(engine)
+        return len(engine.queue)
+
+    assert run(work()) == 0
+    assert sorted(name for _, metrics, _ in posts for name in metrics) == ["breaks", "breaks", "computes", "computes"]
+
+
+def test_an_evaluation_that_raises_costs_no_place_and_no_worker():
+    posts = Posts()
+
+    async def work():
+        engine = an_engine(posts=posts, workers=1)
+        engine.evaluation = {}.pop  # raises for each unit
+        give(engine, 2, "computes")
+        await asyncio.sleep(1)
+        await stop(engine)
+        return len(engine.queue)
+
+    assert run(work()) == 0
+    assert posts == [(0, [], True)] * 2
+
+
+def test_a_second_judge_that_cannot_be_asked_keeps_no_place():
+    ledger, places, job = Ledger(["computes"]), MemoryQueue(), a_job("computes")
+    source = ScoreSource(
+        ledger=ledger,
+        hold=None,
+        sink=None,
+        name="shadow",
+        evaluation={}.pop,
+        places=places,
+        run_on_span_thread=lambda call: call(),
+        on_scores=lambda *_: None,
+    )
+    source.enter(job.unit.key, job.decisions)
+    source.ask(job)
+
+    assert len(places) == 0
+    assert ledger.open_units() == []
 
 
 class ScriptedTurns:

@@ -132,7 +132,7 @@ def ran(folder: Path, *words: str, redactor: str = "") -> tuple[int, str]:
     """Run a command in a folder with a configuration; return its exit code and its whole output."""
     text = "" if not redactor else f"redactor: {NAME.format(redactor)}\n"
     (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness, topic_adherence]\n{text}")
-    done = CliRunner().invoke(app(), [*words, "--config", str(folder / "spanscore.yaml")])
+    done = CliRunner().invoke(app(words[0]), [*words, "--config", str(folder / "spanscore.yaml")])
     return done.exit_code, f"{done.output} {done.exception!r}"
 
 

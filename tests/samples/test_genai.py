@@ -20,6 +20,7 @@ from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.genai import GenAINormalizer
+from spanscore.testing import make_span, make_unit
 
 OPERATIONS = ("chat", "retrieval", "execute_tool", "invoke_agent", "invoke_workflow", "text_completion", "embeddings")
 
@@ -233,3 +234,41 @@ def test_what_a_model_gave_is_its_own_also_where_its_role_is_none() -> None:
 
     assert made.single_turn is not None
     assert made.single_turn.response == '{"setup":"Why?","punchline":"So."}'
+
+
+def test_the_parts_of_a_streamed_answer_are_one_answer() -> None:
+    def part(text: str, finish_reason: str) -> dict[str, Any]:
+        return {
+            "role": "assistant",
+            "parts": [{"type": "text", "content": text}],
+            "finish_reason": finish_reason,
+        }
+
+    outputs = [part("It is ", ""), part("sunny.", "stop"), part("It rains.", "stop")]
+    attributes = {
+        semconv.OPERATION_NAME: "generate_content",
+        semconv.INPUT_MESSAGES: [{"role": "user", "parts": [{"type": "text", "content": "The weather?"}]}],
+        semconv.OUTPUT_MESSAGES: outputs[:2],
+    }
+
+    sample = GenAIExtractor().extract(make_unit(make_span(attributes=attributes))).single_turn
+
+    assert sample is not None
+    assert sample.response == "It is sunny."
+
+
+def test_a_run_that_began_as_a_stream_is_asked_the_variables_of_its_prompt() -> None:
+    empty = {semconv.OPERATION_NAME: "invoke_workflow", semconv.INPUT_VALUE: {"input": ""}}
+    prompt = {"role": "user", "parts": [{"type": "text", "content": "Answer with FREE.: Who is free?"}]}
+    model = {
+        semconv.OPERATION_NAME: "chat",
+        semconv.INPUT_VALUE: {"question": "Who is free?"},
+        semconv.INPUT_MESSAGES: [prompt],
+        semconv.OUTPUT_MESSAGES: [{"role": "assistant", "parts": [{"type": "text", "content": "Children."}]}],
+    }
+    root = make_span(attributes=empty, scope="opentelemetry.instrumentation.genai.langchain", span_id=1, trace_id=1)
+
+    sample = GenAIExtractor().extract(make_unit(root, make_span(attributes=model, span_id=2, parent_id=1))).single_turn
+
+    assert sample is not None
+    assert sample.user_input == "Who is free?"

@@ -15,7 +15,7 @@ from spanscore.cli.main import app
 
 
 def collected(source: str, out: Path, *options: str) -> tuple[Any, list[dict[str, Any]]]:
-    done = CliRunner().invoke(app(), ["collect", source, "--out", str(out), *options])
+    done = CliRunner().invoke(app("collect"), ["collect", source, "--out", str(out), *options])
     lines = out.read_text().splitlines() if out.exists() else []
     return done, sorted(map(json.loads, lines), key=lambda case: str(case["id"]))
 

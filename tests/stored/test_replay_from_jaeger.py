@@ -64,7 +64,7 @@ def test_cases_are_collected_from_it_as_from_a_file(filled: Jaeger, live: LiveRu
     found = []
     for source in (f"jaeger:{filled.url}?service={SERVICE}", str(tmp_path / "spans.jsonl")):
         out = tmp_path / "cases.jsonl"
-        done = CliRunner().invoke(app(), ["collect", source, "--out", str(out)])
+        done = CliRunner().invoke(app("collect"), ["collect", source, "--out", str(out)])
         assert done.exit_code == 0, done.output
         (case,) = map(json.loads, out.read_text().splitlines())
         found.append({name: case[name] for name in ("user_input", "response", "retrieved_contexts", "times")})

@@ -55,7 +55,7 @@ def test_a_failing_unit_is_the_case_that_the_command_makes_of_its_spans(out: Pat
 
     again = tmp_path / "again.jsonl"
     result = CliRunner().invoke(
-        app(), ["collect", str(tmp_path / "spans.jsonl"), "--when", "grounded<0.5", "--out", str(again)]
+        app("collect"), ["collect", str(tmp_path / "spans.jsonl"), "--when", "grounded<0.5", "--out", str(again)]
     )
 
     assert result.exit_code == 0, result.output

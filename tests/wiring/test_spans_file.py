@@ -40,7 +40,7 @@ def by_id(lines: str) -> dict[Any, Any]:
 
 
 def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app(), list(arguments))
+    return CliRunner().invoke(app(arguments[0]), list(arguments))
 
 
 @pytest.mark.parametrize("content", [True, False])

@@ -13,9 +13,13 @@ from tests.live import QUESTION, Grounded, Held, a_line, looked_at, model, rag
 from tests.servers.server import poll
 from tests.service.process import a_run
 
+from spanscore import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.config import Limits, Outputs, Sampling, Units
 from spanscore.core.codecs.otlp_request import parse_request
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.pipeline.jobs import Hooks
 from spanscore.scorer import pipeline_of, receivers_of
 from spanscore.testing import ManualClock
 
@@ -59,6 +63,18 @@ def test_without_a_sample_every_chosen_metric_says_so() -> None:
 
 def test_what_a_filter_left_out_says_so() -> None:
     assert of_one(rag(), Grounded(), sample_filter=lambda _: False) == {"grounded": "filtered"}
+
+
+@pytest.mark.parametrize("secret", ["Ann's plan", "What is it?"])
+def test_a_filter_decides_over_each_form_of_a_unit(secret: str) -> None:
+    turn = SingleTurnSample(user_input="And 2?", response="Two.", retrieved_contexts=["Ann's plan has two parts."])
+    said = [HumanMessage(content="What is it?"), AIMessage(content="A plan."), HumanMessage(content="And 2?")]
+    samples = Samples(turn, MultiTurnSample(user_input=said))
+
+    kept = Hooks(keep=lambda sample: secret not in sample.model_dump_json()).apply(samples)
+
+    assert kept == Samples(outcome=Outcome.FILTERED, reason="the filter returned false")
+    assert Hooks(keep=lambda _: True).apply(samples) == samples
 
 
 def test_what_was_not_sampled_was_not_chosen() -> None:

@@ -18,6 +18,9 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
     """Return a run by whose batches the judges of metrics are asked from now on, and print its notes.
 
     The batches are in ``<scores>.batches``; ``option`` names the file ``scores``. Metrics without a judge are scored at once.
+
+    Raises:
+        ConfigurationError: no file is named, a judge has no batch endpoint, or another run has the batches.
     """
     metrics = list(metrics)
     file = _batch_file(scores, option)
@@ -32,7 +35,11 @@ def open_batch_run(metrics: Iterable[Metric], scores: Path | None, option: str, 
 
 
 def cancel_open_batches(metrics: Iterable[Metric], scores: Path | None, option: str) -> str:
-    """Cancel the open batches of an earlier run; return the result in words. For the arguments see ``open_batch_run``."""
+    """Cancel the open batches of an earlier run; return the result in words. For the arguments see ``open_batch_run``.
+
+    Raises:
+        ConfigurationError: no file is named, a judge has no batch endpoint, or a provider refuses.
+    """
     file = _batch_file(scores, option)
     cancelled, batches = cancel_batches(_judges_of(metrics), file)
     if not batches:

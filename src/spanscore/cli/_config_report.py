@@ -14,7 +14,6 @@ from spanscore.cli._topics import TOPICS, ConfigReport, Line, TopicReader
 from spanscore.config.messages import wrong_settings
 from spanscore.config.reading import PartialSettings, examine_settings
 from spanscore.config.tree import Configuration
-from spanscore.core import plugins
 from spanscore.core.score import check_metric_name
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.catalog.configured import metric_entries
@@ -79,10 +78,10 @@ def config_report(
 def _make_metrics(read: PartialSettings) -> tuple[ConfigReport, list[ConfigurationError]]:
     settings, metrics, made_entries = read.settings, list[Metric](), list[Mapping[str, Mapping[str, Any]]]()
     unmade, problems = list[str](), list[ConfigurationError]()
-    for (name, parameters), entry in zip(plugins.entries(settings.metrics), metric_entries(settings), strict=True):
+    for entry in metric_entries(settings):
         try:
             metrics.append(_make_metric(entry.name, entry.parameters))
-            made_entries.append({name: parameters})
+            made_entries.append(entry.written)
         except ConfigurationError as error:
             unmade.append(str(entry.parameters.get("name", entry.name)))
             problems.append(error)

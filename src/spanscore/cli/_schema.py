@@ -194,7 +194,7 @@ def _parameters(kind: type) -> Schema:
         for name, parameter in settable.items()
     }
     if "judge" in signature:
-        second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
+        second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}, {"type": "null"}]
         properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}
         jury = JurySettings.model_fields
         properties |= {key: {"$ref": f"#/$defs/JurySettings/properties/{key}"} for key in jury}

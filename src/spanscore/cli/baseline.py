@@ -56,7 +56,8 @@ def baseline(
 
     [bold]false_alarm_every[/bold] holds for independent scores around a constant mean. If the mean varies with the day or the
     week, use the file that this command writes as the baseline: [bold]alerts: {faithfulness: {baseline: {hour_of_week:
-    baseline.yaml}}}[/bold]. The file does not change by itself: run the command again after an intended change.
+    baseline.yaml}}}[/bold]. The file does not change by itself: run the command again after an intended change. Units of an
+    entry of [bold]units.also[/bold] have a baseline of their own, for the entry's alerts.
 
     The mean of each hour is shrunk towards the mean of its hour of the day, and towards the overall mean, depending on its
     noise. The printed figures come from comparing each week (with less than 14 d each day) with the profile of the others.
@@ -73,11 +74,11 @@ def baseline(
         raise ConfigurationError("\n".join(too_short) or f"{prometheus} has no such scores in the last {since}")
     with writing(out):
         out.write_text(
-            profiles_text({evaluator.metric: baseline for evaluator, baseline in baselines.items()}), encoding="utf-8"
+            profiles_text({evaluator.subject: baseline for evaluator, baseline in baselines.items()}), encoding="utf-8"
         )
     notes = [
         *too_short,
-        *(line for evaluator, baseline in baselines.items() for line in _notes(evaluator.metric, baseline)),
+        *(line for evaluator, baseline in baselines.items() for line in _notes(evaluator.subject, baseline)),
     ]
     if as_json:
         typer.echo(json.dumps(_as_json(baselines, notes, out), indent=2))
@@ -86,9 +87,9 @@ def baseline(
     console.print(_table(baselines))
     for line in notes:
         console.print(Text(f"– {line}"))
-    console.print(Text(f"\nwritten to {out}; for the configuration:\nalerts:"), soft_wrap=True)
-    for evaluator, baseline in baselines.items():
-        console.print(Text(f"  {evaluator.metric}: {_format_alert(baseline, out)}"), soft_wrap=True)
+    console.print(Text(f"\nwritten to {out}; for the configuration:"), soft_wrap=True)
+    for line in _alert_lines(baselines, out):
+        console.print(Text(line), soft_wrap=True)
 
 
 def _parse_days(since: str) -> int:
@@ -115,7 +116,9 @@ def _read_history(api: PrometheusApi, days: int, where: Mapping[str, str]) -> di
 def _select_latest(
     history: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
 ) -> dict[ScoredEvaluator, dict[int, Moments]]:
-    """Return the scores of the latest evaluator version of each metric in ``metrics``; empty = all metrics."""
+    """Return the scores of the latest evaluator version of each metric in ``metrics``, of roots and of each entry of
+    ``units.also``; empty = all metrics.
+    """
     names = {evaluator.metric for evaluator in history}
     unknown = [name for name in metrics if name not in names]
     if unknown and names:
@@ -124,10 +127,10 @@ def _select_latest(
         )
     latest: dict[str, ScoredEvaluator] = {}
     for evaluator, steps in history.items():
-        other = latest.get(evaluator.metric)
+        other = latest.get(evaluator.subject)
         if other is None or max(steps) > max(history[other]):
-            latest[evaluator.metric] = evaluator
-    return {evaluator: history[evaluator] for name, evaluator in latest.items() if name in (metrics or names)}
+            latest[evaluator.subject] = evaluator
+    return {evaluator: history[evaluator] for evaluator in latest.values() if evaluator.metric in (metrics or names)}
 
 
 def _learn_baselines(
@@ -139,7 +142,7 @@ def _learn_baselines(
         try:
             baselines[evaluator] = learn_baseline(steps)
         except TooShortError as error:
-            too_short.append(f"{evaluator.metric} ({evaluator.evaluator_version}): {error}")
+            too_short.append(f"{evaluator.subject} ({evaluator.evaluator_version}): {error}")
     return baselines, too_short
 
 
@@ -147,7 +150,7 @@ def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
     headers = ("metric", "evaluator_version", "days", "scores", "mean", "hours", "explained", "autocorrelation")
     rows = [
         (
-            evaluator.metric,
+            evaluator.subject,
             evaluator.evaluator_version,
             str(baseline.days),
             f"{baseline.scores:,.0f}",
@@ -188,6 +191,14 @@ def _notes(metric: str, baseline: LearnedBaseline) -> Iterator[str]:
 def _format_alert(baseline: LearnedBaseline, out: Path) -> str:
     fewest = "" if baseline.min_scores is None else f", min_scores: {baseline.min_scores}"
     return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
+
+
+def _alert_lines(baselines: Mapping[ScoredEvaluator, LearnedBaseline], out: Path) -> Iterator[str]:
+    """Yield the lines for the configuration: the alerts of roots, and those of each entry of ``units.also``."""
+    for inner in dict.fromkeys(evaluator.inner for evaluator in baselines):
+        yield f"units.also ({inner}): alerts:" if inner else "alerts:"
+        own = (evaluator for evaluator in baselines if evaluator.inner == inner)
+        yield from (f"  {evaluator.metric}: {_format_alert(baselines[evaluator], out)}" for evaluator in own)
 
 
 def _as_json(baselines: Mapping[ScoredEvaluator, LearnedBaseline], notes: Sequence[str], out: Path) -> dict[str, Any]:

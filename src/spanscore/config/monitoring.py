@@ -93,8 +93,8 @@ class AlertSettings(SettingsPart):
         min_rise: smallest rise of the share above the baseline that matters, with ``share_of``. The tolerated share is the
             baseline plus a quarter of this rise.
         baseline: normal quality, or normal share with ``share_of``, measured once and then fixed: a number,
-            ``{hour_of_week: FILE}`` or ``{offset: 7d}``. ``hour_of_week`` is refused with ``share_of``, and in
-            ``units.also[].alerts``. None = no alerts on drops and rises.
+            ``{hour_of_week: FILE}`` or ``{offset: 7d}``. ``hour_of_week`` is refused with ``share_of``. None = no alerts on
+            drops and rises.
         min_drop: smallest drop below the baseline that matters, not with ``share_of``. The tolerated mean is the baseline minus
             a quarter of this drop.
         false_alarm_every: shortest mean time between two false alarms, of all metrics together if they have the same value.

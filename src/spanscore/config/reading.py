@@ -10,7 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
@@ -464,8 +466,15 @@ def _beside(file: Path, entry: _Entry) -> _Entry:
     return located
 
 
-def _validate(values: dict[str, Any], wrong: Set[Place]) -> Configuration:
-    class FromFile(BaseSettings, Configuration):  # one class per call, because each call has other sources
+_read: ContextVar[tuple[dict[str, Any], Set[Place]]] = ContextVar("spanscore_read_settings")
+"""The values of the file that is validated, and the places of its wrong values."""
+
+
+@cache
+def _file_settings() -> type[BaseSettings]:
+    """Return the configuration's class, with a file and the environment as its sources; pydantic needs 40 ms to make it."""
+
+    class FromFile(BaseSettings, Configuration):
         model_config = SettingsConfigDict(
             env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
         )
@@ -474,6 +483,7 @@ def _validate(values: dict[str, Any], wrong: Set[Place]) -> Configuration:
         def settings_customise_sources(  # type: ignore[override]  # called by name
             cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
         ) -> tuple[PydanticBaseSettingsSource, ...]:
+            values, _ = _read.get()
             return sources["env_settings"], InitSettingsSource(settings_cls, init_kwargs=values)
 
         @classmethod
@@ -483,10 +493,16 @@ def _validate(values: dict[str, Any], wrong: Set[Place]) -> Configuration:
         @model_validator(mode="before")
         @classmethod
         def _without_what_is_wrong(cls, merged: dict[str, Any]) -> dict[str, Any]:
+            _, wrong = _read.get()
             return _without(merged, wrong)
 
+    return FromFile
+
+
+def _validate(values: dict[str, Any], wrong: Set[Place]) -> Configuration:
+    token = _read.set((values, wrong))
     try:
-        return FromFile()  # type: ignore[call-arg]  # the sources contain the required key ``metrics``
+        return cast(Configuration, _file_settings()())
     except SettingsError as error:
         prefix, match = semconv.SETTINGS_ENV_PREFIX, re.search(r'field "(\w+)"', str(error))
         if match is None:
@@ -495,6 +511,8 @@ def _validate(values: dict[str, Any], wrong: Set[Place]) -> Configuration:
             f"{prefix}{match[1].upper()} of the environment is no JSON: {error.__cause__}; write for example "
             f"""{prefix}METRICS='["faithfulness"]' or {prefix}SAMPLING__RATE=0.2"""
         ) from error
+    finally:
+        _read.reset(token)
 
 
 def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from spanscore.config.kinds import (
     Size,
     Table,
 )
-from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline
+from spanscore.config.monitoring import AlertSettings
 from spanscore.core.span import UNIT_KINDS, InnerGroup, InnerKind, UnitKind
 
 
@@ -34,8 +34,8 @@ class InnerUnit(SettingsPart):
             largest rate of any metric and matching rule. The probability of a score is the product of this rate and
             the rate at which the root is recorded.
         metrics: names of the metrics that score these spans; None = all metrics of units.
-        alerts: metric → settings of its alerts on these spans, as in the section ``alerts``, except ``{hour_of_week: FILE}``:
-            ``{context_relevance: {baseline: 0.8}}``.
+        alerts: metric → settings of its alerts on these spans, as in the section ``alerts``: ``{context_relevance: {baseline:
+            0.8}}``.
     """
 
     section: ClassVar[str] = "units.also"
@@ -50,11 +50,6 @@ class InnerUnit(SettingsPart):
         if self.alerts and "=" in (self.name or ""):
             raise ValueError(
                 f"cannot have alerts, because its name {self.name!r} contains =: leave out the name or the alerts"
-            )
-        if learned := [name for name, alert in self.alerts.items() if isinstance(alert.baseline, HourOfWeekBaseline)]:
-            raise ValueError(
-                f"has a baseline by the hour for {learned[0]}, which `spanscore baseline` learns of roots alone: write a "
-                "quality, [0, 1], or {offset: 7d}"
             )
         return self
 

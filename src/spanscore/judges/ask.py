@@ -58,7 +58,11 @@ _LITERALS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "non
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object from its pairs. Duplicate keys are an error: ``dict`` would keep the last of two verdicts."""
+    """Return a JSON object from its pairs. Duplicate keys are an error: ``dict`` would keep the last of two verdicts.
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
     unique = dict(pairs)
     if len(unique) < len(pairs):
         raise ValueError("a key appears twice in an object")

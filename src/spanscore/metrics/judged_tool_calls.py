@@ -102,6 +102,9 @@ class CallMetric(JudgedMetric):
 
         Args:
             more: further evidence, placed between the conversation and the list of calls.
+
+        Raises:
+            JudgeUnparseable: the second answer lacks a row, too.
         """
         if not calls:
             return {}

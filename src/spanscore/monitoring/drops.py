@@ -114,10 +114,10 @@ def plans_of(
     plans = []
     for mean in means:
         alert = mean.settings
-        baseline = baseline_of(mean.metric, alert) if mean.watches_drops else None
+        baseline = baseline_of(mean.subject, alert) if mean.watches_drops else None
         if baseline is None:
             continue
-        baseline.refuse_overlap(mean.metric, max(shared.windows))
+        baseline.refuse_overlap(mean.subject, max(shared.windows))
         every_s = alert.false_alarm_every
         z_of = partial(estimates.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
         windows = {window: alert.z or z_of(window_s=window) for window in shared.windows}

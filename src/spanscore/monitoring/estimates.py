@@ -105,9 +105,10 @@ def moments(scores: Iterable[tuple[float, float]], lost: Iterable[float] = ()) -
 
 def group_moments(sums: Mapping[int, Moments], key: Callable[[int], int]) -> dict[int, Moments]:
     """Return the sums of each group of time spans; ``key``: time span → group."""
-    groups: defaultdict[int, Moments] = defaultdict(Moments)
+    groups: dict[int, Moments] = {}
     for time, of in sums.items():
-        groups[key(time)] += of
+        group = key(time)
+        groups[group] = groups[group] + of if group in groups else of
     return groups
 
 

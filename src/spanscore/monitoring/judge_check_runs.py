@@ -41,6 +41,7 @@ class FirstAnswers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._first: _Answers = _read(path)
+        self._has_file = bool(self._first)
 
     def of(self, metric: str, evaluator_version: str) -> Mapping[str, float]:
         """Return sample → quality of one evaluator version; empty before its first run."""
@@ -49,10 +50,13 @@ class FirstAnswers:
     def keep(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
         """Keep the answers to samples without an earlier answer. Never raises.
 
-        If the file cannot be read or written, that is logged, and the answers are kept in memory.
+        If the file was removed, these answers are the first. If the file cannot be read or written, that is logged, and the
+        answers are kept in memory.
         """
         try:
             in_file = _read(self._path)
+            if self._has_file and not in_file:
+                self._first = {}
             for name, by_version in in_file.items():  # another process may have written first
                 for version, earlier in by_version.items():
                     self._add(name, version, earlier)
@@ -66,6 +70,7 @@ class FirstAnswers:
         try:
             with whole_file(self._path) as file:
                 file.write(_BaselineFile(first=self._first).model_dump_json(indent=1))
+            self._has_file = True
         except OSError as error:
             log_once(
                 f"judge check {self._path}",

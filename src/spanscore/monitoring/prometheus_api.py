@@ -18,6 +18,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.baselines import DAY_S, STEP_S
 from spanscore.monitoring.estimates import SUMMED, WEIGHTED, Moments
+from spanscore.monitoring.promql import label
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 
 _HOW = "give the address of its page, such as http://localhost:9090"
@@ -89,10 +90,19 @@ class PrometheusApi:
 
 
 class ScoredEvaluator(NamedTuple):
-    """A metric and the evaluator version (version, judge and votes) of its scores."""
+    """A metric, the evaluator version (version, judge and votes) of its scores, and the units that have them.
+
+    ``inner`` is the entry of ``units.also``, such as ``tool search``; empty = roots' units, or conversations.
+    """
 
     metric: str
     evaluator_version: str
+    inner: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Name of the metric, and of the units if they are inner, as of a ``WatchedMean``."""
+        return f"{self.metric} ({self.inner})" if self.inner else self.metric
 
 
 History = Mapping[ScoredEvaluator, Mapping[int, Moments]]
@@ -110,17 +120,19 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
         ConfigurationError: Prometheus does not answer, or refuses.
     """
     last = int(end_s // STEP_S) * STEP_S
-    by = (promql.METRIC, promql.EVALUATOR_VERSION)
+    by = (promql.METRIC, promql.EVALUATOR_VERSION, label(semconv.UNIT_KIND), label(semconv.UNIT_NAME))
+    sources = f'{label(semconv.EVALUATION_SOURCE)}=~"|{semconv.SOURCE_INNER}"'
+    matchers = ",".join(filter(None, (promql.matching(where), sources)))
     for day in range(days, 0, -1):
         begin, end = last - day * DAY_S, last - (day - 1) * DAY_S
-        sums = _query_increases(api, WEIGHTED.items(), by, promql.matching(where), begin, end, STEP_S)
+        sums = _query_increases(api, WEIGHTED.items(), by, matchers, begin, end, STEP_S)
         yield {
-            ScoredEvaluator(*labels): {
+            ScoredEvaluator(metric, version, f"{kind} {name}".strip()): {
                 time: Moments(**parts)
                 for time, parts in steps.items()
                 if parts.get("w") and len(parts) == len(WEIGHTED)
             }
-            for labels, steps in sums.items()
+            for (metric, version, kind, name), steps in sums.items()
         }
 
 
@@ -145,7 +157,7 @@ def _query_increases(
     for name, instrument in instruments:
         growth = promql.exact_increase(instrument, promql.duration(step), where, by)
         for series in api.query_range(growth, start_s=begin + step, end_s=end, step_s=step):
-            steps = sums[tuple(series.labels.get(label, "") for label in by)]
+            steps = sums[tuple(series.labels.get(name, "") for name in by)]
             for time, value in series.points:
                 steps[int(time) - step][name] = value
     return {labels: dict(steps) for labels, steps in sums.items()}

@@ -72,8 +72,9 @@ def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
         group_moments({number: sums for number, sums in side.items() if sums.w > 0}, lambda number: number // _PER_HOUR)
         for side in (a, b)
     )
+    nothing = Moments()
     hours = {}  # hour → the factors of the weights of a and of b, and the middle between their means
-    sums_a = sums_b = Moments()
+    sums_a = sums_b = nothing
     for hour in sorted(hours_a.keys() & hours_b.keys()):
         of_a, of_b = hours_a[hour], hours_b[hour]
         share_a, share_b = of_b.w / (of_a.w + of_b.w), of_a.w / (of_a.w + of_b.w)
@@ -84,7 +85,7 @@ def match_traffic(a: Blocks, b: Blocks) -> MatchedSums:
     difference = mean(sums_b) - mean(sums_a)
     residuals = {}  # block → its weighted score difference minus the difference of the means
     for number in a.keys() | b.keys():
-        of_a, of_b = a.get(number, Moments()), b.get(number, Moments())
+        of_a, of_b = a.get(number, nothing), b.get(number, nothing)
         if number // _PER_HOUR in hours and of_a.w + of_b.w:
             share_a, share_b, level = hours[number // _PER_HOUR]
             w_a, w_b = share_a * of_a.w, share_b * of_b.w

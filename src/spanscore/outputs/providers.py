@@ -301,8 +301,11 @@ class Providers:
     def meter(self) -> Meter:
         """Return spanscore's meter, one object per provider. Chooses the providers at first use."""
         provider = self._provider("metrics")
-        meter = _meters.get(provider)  # kept, because a proxy returns a new meter at each call, with new instruments
-        return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
+        meter = _meters.get(id(provider))
+        if meter is None:  # kept, because a proxy returns a new meter at each call, with new instruments
+            meter = _meters.setdefault(id(provider), provider.get_meter(*scope()))
+            weakref.finalize(provider, _meters.pop, id(provider), None).atexit = False
+        return meter
 
     def logger(self) -> Logger:
         """Return spanscore's OpenTelemetry logger. Chooses the providers at first use."""
@@ -536,5 +539,5 @@ def _is_read_otherwise(chosen: ResolvedProvider) -> bool:
     return chosen.exporter is not None and bool(chosen.exporter.readable_place())
 
 
-_meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
-"""Meter provider → spanscore's meter."""
+_meters: dict[int, Meter] = {}
+"""``id`` of a meter provider → spanscore's meter. Logfire's provider is not hashable."""

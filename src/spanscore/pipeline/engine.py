@@ -311,7 +311,11 @@ class ScoringEngine:
         if job.delegated:
             self.on_foreign_job(job)
             job = job.without_scored()
-        active.running = self.evaluation(job.unit).begin(job, lambda: self._on_change(active))
+        try:
+            active.running = self.evaluation(job.unit).begin(job, lambda: self._on_change(active))
+        except Exception as error:  # noqa: BLE001  (the worker goes on)
+            log_internal_error("begin a job", error)
+            active.running = RunningJob(job, lambda: None)  # ends at once: its metrics have no score
         active.running.scores += job.scored
         self._active.add(active)
         if job.undecided is not None:

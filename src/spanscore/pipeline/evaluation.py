@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Semaphore
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -48,13 +48,16 @@ class Beginning(NamedTuple):
     questions: int
 
 
-def _beginnings_of(metric: Metric) -> dict[str, Beginning]:
-    """Return kind of sample → beginning of the metric's questions; empty without a judge."""
+def _beginnings_of(metric: Metric) -> dict[str, Beginning | None]:
+    """Return kind of sample → beginning of the metric's questions, None if no field of the sample begins them; empty without
+    a judge.
+    """
     judge, beginning = getattr(metric, "_judge", None), getattr(metric, "beginning", None)
     if judge is None or beginning is None:
         return {}
     firsts = {kind: beginning(kind) for kind in metric.requires}
-    return {kind: Beginning(account_of(judge), field, number) for kind, (field, number) in firsts.items() if field}
+    account = account_of(judge)
+    return {kind: Beginning(account, field, number) if field else None for kind, (field, number) in firsts.items()}
 
 
 def asks_a_judge(metric: Metric) -> bool:
@@ -160,9 +163,9 @@ class Evaluation:
             running_job.give_up()
 
     def _beginning(self, name: str, samples: Samples) -> Beginning | None:
-        beginnings = self._beginnings.get(name)
-        kind = _kind_for(self.metrics[name], samples) if beginnings else None
-        return beginnings.get(kind) if beginnings and kind else None
+        beginnings = self._beginnings.get(name, {})
+        kind = _kind_for(beginnings, samples)
+        return None if kind is None else beginnings[kind]
 
     def _begin(self, name: str, running_job: RunningJob, questions_alike: Mapping[str, tuple[str, int]]) -> None:
         job = running_job.job
@@ -367,15 +370,15 @@ def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
     return tuple(missing_fields(sample, metric.requires[kind]))
 
 
-def _kind_for(metric: Metric, samples: Samples) -> str | None:
-    """Return the kind of sample that a metric scores, a conversation first; None without a sample of a required kind."""
-    if samples.multi_turn is not None and "multi_turn" in metric.requires:
+def _kind_for(kinds: Collection[str], samples: Samples) -> str | None:
+    """Return the kind of sample that a metric of these kinds scores, a conversation first; None without such a sample."""
+    if samples.multi_turn is not None and "multi_turn" in kinds:
         return "multi_turn"
-    return "single_turn" if samples.single_turn is not None and "single_turn" in metric.requires else None
+    return "single_turn" if samples.single_turn is not None and "single_turn" in kinds else None
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
-    kind = _kind_for(metric, samples)
+    kind = None if samples.outcome is not None else _kind_for(metric.requires, samples)
     return None if kind is None else getattr(samples, kind)
 
 

@@ -45,9 +45,9 @@ class Hooks:
     Attributes:
         redactor: applied to the texts of a sample, except types and ids, and to the conversation id; not to images. If it
             raises, hangs or returns no text, the unit ends as ``redaction_error``. None = no redaction.
-        keep: the filter, which returns whether a unit is scored. Its argument is the unit's conversation, or the single turn if
-            there is no conversation. If it returns false or raises, the unit ends as ``filtered``; if it hangs, as
-            ``metric_error``. None = each unit is scored.
+        keep: the filter, which returns whether a unit is scored. It is called with the unit's conversation and with its single
+            turn. If a call returns false or raises, the unit ends as ``filtered``; if a call hangs, as ``metric_error``. None =
+            each unit is scored.
 
     Raises:
         ConfigurationError: a hook is a coroutine function. Its result would not be awaited, and a coroutine counts as true.
@@ -111,11 +111,11 @@ class Hooks:
             return unit.in_conversation(None)
 
     def _apply_filter(self, samples: Samples) -> Samples:
-        sample: Sample | None = samples.multi_turn or samples.single_turn
-        if self.keep is None or sample is None:
+        if self.keep is None:
             return samples
+        forms: list[Sample | None] = [samples.multi_turn, samples.single_turn]
         try:
-            kept = bool(self.keep(sample))
+            kept = all(self.keep(sample) for sample in forms if sample is not None)
         except HookTimeout:
             raise
         except BaseException as error:  # noqa: BLE001

@@ -103,11 +103,13 @@ class ScoreSource(Population):
             return
         try:
             running = self.evaluation(job.unit).begin(job, lambda: self._take_scores(running))
-            self._running.add(running)
-            self._take_scores(running)
         except Exception as error:  # noqa: BLE001  (it must not stop the scores of sampled traffic)
             log_internal_error("ask a second judge", error)
+            self.places.ack(job)
             self._end(job, Outcome.METRIC_ERROR)
+            return
+        self._running.add(running)
+        self._take_scores(running)
 
     def give_up(self) -> None:
         """Cancel every running metric, at shutdown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.config.capture import Extract
@@ -120,7 +120,7 @@ def _waits_inside(unit: Unit, view: UnitView, interrupted: Sequence[SpanData]) -
 def _view_of(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(operations)
-    models.sort(key=lambda span: span.end_ns)
+    models = _without_wrappers(sorted(models, key=lambda span: span.end_ns))
     by_id = spans_by_id(unit) if _has_agents(operations, root) else {}  # empty if the root is the only agent
     runs = {span.span_id: _model_run(span, root, by_id) for span in models}
     expected = root.attributes.get(semconv.REFERENCES)
@@ -154,7 +154,7 @@ def _read_input_and_output(
     """Return the input and the output; an inner tool has all of its arguments as one text, its question."""
     value = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
     input = _read_root_input(top, operation, models)
-    output = _root_value(top, _messages(top, semconv.OUTPUT_MESSAGES), value)
+    output = _root_value(top, _output_messages(top), value)
     if unit.inner is not None and unit.inner.kind == "tool":
         for side in (input, output):
             side.value = None if side.value is None else as_text(side.value)
@@ -169,10 +169,14 @@ def _read_root_input(top: SpanData, operation: str, models: Sequence[SpanData]) 
         value = None if operation in semconv.MODEL_OPERATIONS else _object_in(prompts)
         prompts = prompts if value is None else ()
     input = _root_value(top, prompts, value)
-    if input.value is None and not input.messages:
+    if input.value in (None, _INPUT_OF_STREAM) and not input.messages:
         variables = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
         return replace(input, value=mark_media(next((values for values in variables if values is not None), None)))
     return input
+
+
+_INPUT_OF_STREAM: Final = {"input": ""}
+"""Input of LangChain's run that is streamed, at its start."""
 
 
 def _object_in(messages: Sequence[GenAIMessage]) -> Any:
@@ -201,6 +205,12 @@ def _by_operation(
     return tools, retrievers, [span for span in models if span.no_content is None]
 
 
+def _without_wrappers(models: Sequence[SpanData]) -> list[SpanData]:
+    """Return the spans of models, except a span without output around another model's span (LlamaIndex's ``OpenAI.stream``)."""
+    parents = {span.parent_id for span in models}
+    return [span for span in models if span.span_id not in parents or span.attributes.get(semconv.OUTPUT_MESSAGES)]
+
+
 def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
     return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
 
@@ -218,9 +228,21 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     return [message for item in listed if (message := read_message(item)) is not None]
 
 
+def _output_messages(span: SpanData) -> Sequence[GenAIMessage]:
+    """Return the messages of a span's output. Parts of one streamed message are joined: each but the last has an empty finish
+    reason (Google's Agent Development Kit)."""
+    joined = list[GenAIMessage]()
+    for message in _messages(span, semconv.OUTPUT_MESSAGES):
+        is_rest = (
+            bool(joined) and joined[-1].get("finish_reason") == "" and "parts" in joined[-1] and "parts" in message
+        )
+        joined.append({**message, "parts": [*joined.pop()["parts"], *message["parts"]]} if is_rest else message)
+    return joined
+
+
 def _model_run(span: SpanData, root: SpanData, by_id: Mapping[int, SpanData]) -> ModelRun:
     """Return a model's run. Output with an unknown role is the assistant's (OpenLLMetry: ``unknown``, for a stream)."""
-    attributes, messages = span.attributes, _messages(span, semconv.OUTPUT_MESSAGES)
+    attributes, messages = span.attributes, _output_messages(span)
     output = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in messages]
     agent = _agent_of(span, root, by_id)
     unparsed_input = attributes.unparsed_text(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None

@@ -176,6 +176,19 @@ def test_work_that_begins_when_its_parent_has_ended_is_a_unit_of_its_own(others:
     assert exported.of("next").attributes[semconv.STATUS] == "scored"
 
 
+def test_a_step_that_is_written_after_its_run_is_no_unit_of_its_own() -> None:
+    with scoring() as (scorer, exported, provider):
+        tracer = provider.get_tracer(SCOPE)
+        with running(tracer, name="run") as run:
+            pass
+        with running(tracer, semconv.CHAT, "step", context=trace.set_span_in_context(run), start_time=run.start_time):
+            pass
+        assert scorer.flush(20)
+
+    assert scorer.status().outcomes == {"answered": {"scored": 1}}
+    assert semconv.STATUS not in exported.of("step").attributes
+
+
 def test_a_rule_on_the_workflow_is_for_what_ran_and_a_root_is_not_ruled_out_before_it_is_known() -> None:
     with scoring(
         sampling=Sampling(rate=0.0, rules=[Rule(rate=1.0, name="vip", when=RuleCondition(workflow="math_agent"))])

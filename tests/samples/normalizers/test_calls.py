@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.samples.normalizers.spans import external, samples_of
+from tests.samples.normalizers.spans import ANSWER, QUESTION, external, samples_of
 
+from spanscore import semconv
 from spanscore.core.sample import Samples
 from spanscore.core.span import SpanData
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 ROOT = 7
 
@@ -335,3 +337,93 @@ def test_a_tool_that_waits_for_a_person_deep_in_a_run_without_an_answer_gives_no
     assert (samples.reason, samples.interrupted) == ("the turn was interrupted and waits to be resumed", True)
     assert went_on.single_turn is not None
     assert answered.single_turn is not None
+
+
+CALL = {"id": "c-1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Paris"}'}}
+HUMAN = {"role": "user", "content": QUESTION}
+
+
+def _called(*spans: SpanData) -> list[tuple[str, str]]:
+    """The type of each message of a sample, and its text, or else the name and arguments of its calls."""
+    sample = samples_of(*spans).multi_turn
+    assert sample is not None
+    calls = [str([(call.name, call.args) for call in getattr(m, "tool_calls", None) or ()]) for m in sample.user_input]
+    return [(m.type, m.content or call) for m, call in zip(sample.user_input, calls, strict=True)]
+
+
+LOOKED = [
+    ("human", QUESTION),
+    ("ai", "[('look', {'city': 'Paris'})]"),
+    ("tool", "sunny"),
+    ("ai", ANSWER),
+]
+
+
+def test_items_of_the_responses_api_are_the_calls_of_langfuses_model() -> None:
+    inputs = [
+        HUMAN,
+        {"type": "function_call", "call_id": "c-1", "name": "look", "arguments": '{"city": "Paris"}'},
+        {"type": "function_call_output", "call_id": "c-1", "output": "sunny"},
+    ]
+    model = external(
+        {
+            "langfuse.observation.type": "generation",
+            "langfuse.observation.input": json.dumps({"input": inputs, "tools": []}),
+            "langfuse.observation.output": json.dumps({"role": "assistant", "content": ANSWER}),
+            "langfuse.observation.usage_details": '{"input_tokens": 11, "output_tokens": 7}',
+        },
+        "langfuse-sdk",
+    )
+
+    translated = SpanNormalizers().translate(model)
+
+    assert _called(model) == LOOKED
+    assert translated is not None
+    assert translated.attributes[semconv.USAGE_INPUT_TOKENS] == 11
+
+
+def test_a_message_of_langfuse_may_have_calls_alone() -> None:
+    model = external(
+        {
+            "langfuse.observation.type": "generation",
+            "langfuse.observation.input": json.dumps({"messages": [HUMAN]}),
+            "langfuse.observation.output": json.dumps({"role": "assistant", "tool_calls": [CALL]}),
+        },
+        "langfuse-sdk",
+    )
+
+    assert _called(model) == LOOKED[:2]
+
+
+def test_calls_beside_the_parts_of_litellms_messages_are_read() -> None:
+    inputs = [
+        {"role": "user", "parts": [{"type": "text", "content": QUESTION}]},
+        {"role": "assistant", "parts": [], "tool_calls": [CALL]},
+        {"role": "tool", "parts": [{"type": "text", "content": "sunny"}], "tool_call_id": "c-1"},
+    ]
+    output = {"role": "assistant", "parts": [{"type": "text", "content": ANSWER}], "finish_reason": "stop"}
+    model = external(
+        {
+            semconv.OPERATION_NAME: "chat",
+            semconv.INPUT_MESSAGES: json.dumps(inputs),
+            semconv.OUTPUT_MESSAGES: json.dumps([output]),
+        },
+        "litellm",
+    )
+
+    assert _called(model) == LOOKED
+
+
+def test_a_streamed_response_of_openais_agents_is_read_in_its_list() -> None:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]}
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps([HUMAN]),
+        "output.value": json.dumps([{"object": "response", "output": [message], "error": None}]),
+        **dict.fromkeys(("input.mime_type", "output.mime_type"), "application/json"),
+    }
+
+    single = samples_of(external(attributes, "openinference.instrumentation.openai_agents")).single_turn
+
+    assert single is not None
+    assert single.response == ANSWER

@@ -335,3 +335,72 @@ def test_a_graph_whose_node_waits_for_a_person_gives_no_sample() -> None:
 
     assert samples_of(graph, node).reason == "the turn was interrupted and waits to be resumed"
     assert samples_of(graph).single_turn is not None
+
+
+LLAMA_INDEX = "openinference.instrumentation.llama_index"
+
+
+@pytest.mark.parametrize("printed", ["<generator object>", '{"response_gen": "<async_generator object>", "nodes": []}'])
+def test_an_unread_stream_is_no_answer(printed: str) -> None:
+    of_stream = {"output.value": printed, "output.mime_type": "application/json"}
+    root = of("CHAIN", {"input.value": QUESTION, **of_stream}, LLAMA_INDEX, span_id=1)
+    wrapper = of("LLM", {"input.value": '{"prompt": "x"}'}, LLAMA_INDEX, span_id=2, parent_id=1, end_ns=90)
+    answered = {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": ANSWER}
+    model = of("LLM", answered, LLAMA_INDEX, span_id=3, parent_id=2, end_ns=80)
+
+    assert samples_of(root, wrapper, model).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("last", "answer"),
+    [(f"'{ANSWER}'", ANSWER), ('"It\'s 5."', "It's 5."), ("5", "5")],
+)
+def test_the_answer_of_a_stream_of_steps_is_its_final_step(last: str, answer: str) -> None:
+    steps = f"ToolCall(name='look', arguments={{}})ActionStep(step_number=1)FinalAnswerStep(output={last})"
+    run = {"input.value": json.dumps({"task": QUESTION, "stream": True}), "output.value": steps}
+
+    root = of("AGENT", run, "openinference.instrumentation.smolagents")
+
+    assert samples_of(root).single_turn == SingleTurnSample(user_input=QUESTION, response=answer)
+
+
+def test_steps_without_a_final_one_are_no_answer() -> None:
+    run = {"input.value": QUESTION, "output.value": "ActionStep(step_number=1)"}
+
+    root = of("AGENT", run, "openinference.instrumentation.smolagents")
+
+    assert samples_of(root).single_turn == SingleTurnSample(user_input=QUESTION)
+
+
+def test_a_printed_message_of_haystack_is_read() -> None:
+    asked = f"ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='{QUESTION}')], _name=None)"
+    called = "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[ToolCall(tool_name='look')], _name=None)"
+    said = (
+        f"ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text=\"{ANSWER}\")], _name=None)"
+    )
+    run = {
+        "input.value": json.dumps({"data": {"agent": {"messages": [asked]}}}),
+        "output.value": json.dumps({"agent": {"messages": [asked, called, said], "last_message": said}}),
+        **dict.fromkeys(("input.mime_type", "output.mime_type"), "application/json"),
+    }
+
+    root = of("CHAIN", run, "openinference.instrumentation.haystack", span_id=1)
+    model = of("LLM", OPENINFERENCE_CHAT, span_id=2, parent_id=1)
+
+    assert samples_of(root, model).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("scope", "given"),
+    [
+        ("dspy", {"input.value": '{"kwargs": {"city": "Paris"}}'}),
+        ("smolagents", {"input.value": '{"args": [], "sanitize_inputs_outputs": false, "kwargs": {"city": "Paris"}}'}),
+    ],
+)
+def test_a_tool_has_its_own_name_and_arguments(scope: str, given: dict[str, Any]) -> None:
+    called = of("TOOL", given, f"openinference.instrumentation.{scope}", name="get_weather.__call__")
+    translated = SpanNormalizers().translate(called)
+
+    assert translated is not None
+    assert translated.attributes[semconv.TOOL_NAME] == "get_weather"
+    assert translated.attributes[semconv.TOOL_CALL_ARGUMENTS] == {"city": "Paris"}

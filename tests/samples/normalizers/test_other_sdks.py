@@ -121,6 +121,17 @@ def test_metadata_of_the_observation_replaces_metadata_of_the_trace() -> None:
     assert translated.metadata == {"tier": "gold", "shop": "north"}
 
 
+def test_quoted_metadata_of_langfuse_is_its_text() -> None:
+    run = {**LANGFUSE_RUN, "langfuse.observation.metadata.tier": '"gold"', "langfuse.trace.metadata.thread_id": '"t-9"'}
+    run.pop("session.id", None)
+    run.pop("langfuse.session.id", None)
+    translated = SpanNormalizers().translate(external(run, "langfuse-sdk"))
+
+    assert translated is not None
+    assert translated.metadata["tier"] == "gold"
+    assert translated.attributes[semconv.CONVERSATION_ID] == "t-9"
+
+
 def test_what_a_model_made_an_object_of_is_its_answer() -> None:
     run = {
         "ai.operationId": "ai.generateObject",

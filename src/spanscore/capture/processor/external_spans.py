@@ -135,7 +135,7 @@ class ExternalSpans:
             return False
         ids, parent = span.context[_IDS], span.parent
         unit = None if parent is None else self._open.by_span.get(parent[_IDS])
-        if unit is None or (unit.ended and _has_ended(parent, parent_context)):
+        if unit is None or (unit.ended and _began_later(span, parent_context)):
             return self._begin_span(span, ids, role, processor, parent_context)
         if scope == ROOT_RUN_SCOPE and _is_root_run(span, parent_context):
             return self._begin_span(span, ids, role, processor, parent_context)
@@ -668,10 +668,12 @@ def _facts(key: UnitKey, span: Any, session: str | None = None) -> SamplingConte
     return SamplingContext(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
 
 
-def _has_ended(parent: Any, parent_context: Context | None) -> bool:
-    """Return whether the parent of a starting span is an ended span of this process."""
+def _began_later(span: Any, parent_context: Context | None) -> bool:
+    """Return whether a span began after the end of its parent in this process. LangSmith creates the spans of a run, with the
+    times of its steps, when the run has ended."""
     above: Any = trace.get_current_span(parent_context)
-    return getattr(above, "end_time", None) is not None and above.get_span_context()[_IDS] == parent[_IDS]
+    end_ns = getattr(above, "end_time", None)
+    return end_ns is not None and span.start_time >= end_ns and above.get_span_context()[_IDS] == span.parent[_IDS]
 
 
 def _is_root_run(span: Any, parent_context: Context | None) -> bool:

@@ -346,6 +346,8 @@ def read_message(value: Any) -> dict[str, Any] | None:
     parts = value.get("parts")
     message: dict[str, Any] | None
     if type(parts) is list and type(value.get("role")) is str:  # most messages
+        if not _BESIDE_PARTS.isdisjoint(value):
+            return read_message({**{key: value[key] for key in value if key != "parts"}, "content": parts})
         if len(parts) == 1 and is_plain_text(parts[0]):  # the most frequent form
             return value
         converted = _convert_tool_blocks(parts)
@@ -354,6 +356,19 @@ def read_message(value: Any) -> dict[str, Any] | None:
         message = _client_message(value)
     marked: dict[str, Any] | None = mark_media(message)
     return marked
+
+
+_BESIDE_PARTS = frozenset({"tool_calls", "tool_call_id"})
+"""Keys of OpenAI's messages that LiteLLM leaves beside the parts."""
+_RESPONSES_ITEMS = ("function_call", "function_call_output")
+
+
+def message_of_calls(value: Any) -> dict[str, Any] | None:
+    """Return a message that has only calls, or a call or its result in OpenAI's Responses API; None for every other value."""
+    if not is_a(value, dict):
+        return None
+    is_item = value.get("type") in _RESPONSES_ITEMS and "role" not in value
+    return _message_without_content(value) if is_item or "tool_calls" in value else None
 
 
 def _client_message(value: dict[str, Any]) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from spanscore.core.codecs.messages import (
     is_message,
     join_text_blocks,
     langchain_message,
+    message_of_calls,
     message_text,
     parts_of,
     role_of,
@@ -132,7 +133,7 @@ def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
         role = role_of(value[0]) if len(value) == _PAIR and type(value[1]) in (str, list) else None
         return None if role is None else {"role": role, "parts": parts_of(value[1])}
     has_role = is_message(value) and ("parts" in value or role_of(value["role"]) is not None)
-    return dict_message(value) if has_role else None
+    return dict_message(value) if has_role else message_of_calls(value)
 
 
 def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:

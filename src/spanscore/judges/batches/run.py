@@ -203,6 +203,9 @@ class BatchRun:
 
     Args:
         path: file of the batches (``BatchFile``).
+
+    Raises:
+        ConfigurationError: another run has the file open, or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

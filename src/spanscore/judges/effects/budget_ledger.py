@@ -111,7 +111,11 @@ class BudgetLedger:
                 window.set_share(self._share, self._clock())
 
     def reserve(self, metric: str, estimate: Spent) -> Reservation:
-        """Reserve the estimated cost of a request."""
+        """Reserve the estimated cost of a request.
+
+        Raises:
+            JudgeBudgetSpent: a budget of the metric has less left than the estimate.
+        """
         with self._lock:
             windows = self._with_room(metric, estimate)
             for budget, window in windows:
@@ -120,7 +124,11 @@ class BudgetLedger:
             return Reservation(self, metric, estimate, tuple((*pair, pair[1].number) for pair in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Check that a question can be paid for. No amount is reserved, so other requests may use the budget meanwhile."""
+        """Check that a question can be paid for. No amount is reserved, so other requests may use the budget meanwhile.
+
+        Raises:
+            JudgeBudgetSpent: a budget of the metric has less left than the estimate.
+        """
         with self._lock:
             self._with_room(metric, estimate)
 

@@ -332,7 +332,11 @@ _files: dict[Path, FileAnswers] = {}
 
 
 def file_answers(path: str | Path) -> FileAnswers:
-    """Return the store of a file, the same object for the same path, so that judges with one file also share open questions."""
+    """Return the store of a file, the same object for the same path, so that judges with one file also share open questions.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or belongs to another program or version.
+    """
     whole = Path(path).expanduser().absolute()
     if whole not in _files:
         _files[whole] = FileAnswers(whole)

@@ -47,6 +47,7 @@ class MetricEntry(NamedTuple):
         jury: the keys of the jury; empty = no jury.
         shadow: the second judge, a name or a section; None = no second judge.
         per: the scored object.
+        written: the entry in the file: name → all its parameters.
     """
 
     name: str
@@ -54,6 +55,7 @@ class MetricEntry(NamedTuple):
     jury: Mapping[str, Any]
     shadow: Any
     per: Any
+    written: Mapping[str, Mapping[str, Any]]
 
 
 def metric_entries(settings: Configuration) -> Iterator[MetricEntry]:
@@ -63,11 +65,16 @@ def metric_entries(settings: Configuration) -> Iterator[MetricEntry]:
         parameters = {key: value for key, value in written.items() if key not in {SHADOW, PER, *jury}}
         if name == _CRITIC and parameters.get("aspect"):  # alerts, rates and budgets read the name from the parameters
             parameters = {"name": str(parameters["aspect"]), **parameters}
-        yield MetricEntry(current_name(name), parameters, jury, written.get(SHADOW), written.get(PER, UNIT))
+        per = written.get(PER, UNIT)
+        yield MetricEntry(current_name(name), parameters, jury, written.get(SHADOW), per, {name: written})
 
 
 def judge_of(settings: Configuration) -> Judge:
-    """Return the judge that all metrics of a configuration share."""
+    """Return the judge that all metrics of a configuration share.
+
+    Raises:
+        ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
+    """
     fallback = [section.model_dump(exclude_unset=True) for section in settings.judge.fallback]
     return judge_of_section(settings, settings.judge, "judge", fallback=fallback)
 
@@ -78,6 +85,9 @@ def judge_of_section(settings: Configuration, section: ChatModelSettings, place:
     Args:
         section: the section: of the judge, a juror or a second judge.
         place: path of the section, such as ``judge``; a message about one of its keys begins with the path of that key.
+
+    Raises:
+        ConfigurationError: the model is unknown, its library or key is missing, or a setting is invalid.
     """
     not_of_judge = {"model", "prices", "fallback", *OF_SCORER}
     options: dict[str, Any] = section.model_dump(exclude=not_of_judge) | more
@@ -117,6 +127,9 @@ def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[M
 
     Args:
         judge: judge to use instead of the configuration's judge and juries; None = those of the configuration.
+
+    Raises:
+        ConfigurationError: a metric, a parameter, the judge, a jury or the embeddings are invalid.
     """
     shared_judge = judge or judge_of(settings)
     embeddings = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
@@ -186,7 +199,11 @@ def prices_in(settings: Configuration) -> dict[str, tuple[float, ...]]:
 
 
 def per_session(settings: Configuration) -> Iterator[bool]:
-    """Yield for each metric in a configuration whether it scores whole sessions instead of units."""
+    """Yield for each metric in a configuration whether it scores whole sessions instead of units.
+
+    Raises:
+        ConfigurationError: ``per`` is neither ``unit`` nor ``session``, or a metric of sessions has a second judge.
+    """
     for entry in metric_entries(settings):
         if entry.per not in (UNIT, SESSION):
             raise ConfigurationError(f"metrics.{entry.name}.{PER} is {entry.per!r}; allowed are {UNIT} and {SESSION}")
@@ -209,7 +226,11 @@ _IDENTITY_KEYS = ("model", *_ACCOUNT_KEYS, "model_kwargs", "structured", "prompt
 
 
 def shadows_of(settings: Configuration) -> list[Metric]:
-    """Return the metrics of a configuration that have a second judge, with this judge in place of the first."""
+    """Return the metrics of a configuration that have a second judge, with this judge in place of the first.
+
+    Raises:
+        ConfigurationError: a second judge is invalid or equals the judge, or a metric without a judge has one.
+    """
     embeddings = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
     metrics: list[Metric] = []
     for name, parameters, shadow in shadow_settings(settings):

@@ -95,6 +95,10 @@ async def adapt_prompts(
     """Translate a metric's prompts in force to a language, two letters of ISO 639-1. Call on the loop thread.
 
     One question is asked per step, and one more if a check fails.
+
+    Raises:
+        JudgeUnparseable: a translation lost a word that a program reads, also after one repair; the message names both.
+        JudgeError: the judge gave no answer.
     """
     run = ScoringRun(len(metric.steps), progress)
     prompts = dict[str, Any]()

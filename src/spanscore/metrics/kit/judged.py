@@ -235,6 +235,9 @@ class JudgedMetric(NamedMetric):
         Args:
             judge: the copy's judge; None = the same judge.
             prompts: the copy's parameter ``prompts``, which replaces this metric's; None = the same prompts.
+
+        Raises:
+            ConfigurationError: ``prompts`` names an unknown step or the file of another metric.
         """
         changed = copy(self) if judge is None else self._with_judge(judge)
         vars(changed).pop("version", None)  # the cached version belongs to the old prompts

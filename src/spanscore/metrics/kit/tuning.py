@@ -203,7 +203,11 @@ class FitSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingRun:
-    """One fit of one metric. The attributes are the arguments of ``JudgedMetric.fit``."""
+    """One fit of one metric. The attributes are the arguments of ``JudgedMetric.fit``.
+
+    Raises:
+        ConfigurationError: a number is out of range, the rewriter is unknown, or the metric has no step that a label can teach.
+    """
 
     metric: JudgedMetric
     annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path
@@ -232,7 +236,12 @@ class FittingRun:
         verdict_step(self.metric)
 
     async def run(self) -> Fitted:
-        """Run the fit, and return its result. Call on the loop thread."""
+        """Run the fit, and return its result. Call on the loop thread.
+
+        Raises:
+            ConfigurationError: the labels cannot teach the metric.
+            JudgeError: the judge gave no verdict on any label.
+        """
         labels = await asyncio.to_thread(self._read_labels)  # in a thread: a slow redactor does not block the loop
         step = verdict_step(self.metric)
         samples, notes = await labelled_samples_of(self.metric, step, labels)

@@ -72,9 +72,13 @@ _ONLY_REPR_ESCAPES: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
 """Matches texts with the escapes of ``repr`` only; for other escapes Python prints a warning to stderr."""
 
 
+_OF_SMOLAGENTS: Final = "sanitize_inputs_outputs"
+"""Parameter of smolagents' own method, beside the arguments of a tool."""
+
+
 def arguments_in(value: Any) -> Any:
     """Return the arguments in ``{"args": […], "kwargs": {…}}``: ``kwargs``, or the only argument; other values unchanged."""
-    if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs"}:
+    if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs", _OF_SMOLAGENTS}:
         return value
     args, kwargs = value.get("args"), value.get("kwargs")
     if not args:
@@ -93,10 +97,10 @@ def value_of(text: Any) -> Any:
     if isinstance(value, (dict, list)):
         return jsonable(value)
     message = _PRINTED_MESSAGE_DICT.match(text)
-    return text if message is None else {"role": message[1], "content": _printed_text(message[2])}
+    return text if message is None else {"role": message[1], "content": printed_text(message[2])}
 
 
-def _printed_text(printed: str) -> str:
+def printed_text(printed: str) -> str:
     """Return the text of a printed string; a cut string lacks its closing quote."""
     is_closed = len(printed) > 1 and printed.endswith(printed[0])
     text = _literal(printed if is_closed else printed + printed[0])
@@ -135,11 +139,17 @@ def answers_in(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a parsed answer: messages, a response that has them, or texts, which become the assistant's."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    batch = _first_of_batch(_first_value(value, _ANSWER_KEYS))
+    batch = _first_of_batch(_first_value(_only_response(value), _ANSWER_KEYS))
     if isinstance(batch, str) and is_cut(batch):
         return []
     answers = map(_answer, batch if isinstance(batch, list) else [batch])
     return [message for answer in answers for message in messages_from(unfold_dump(answer))]
+
+
+def _only_response(value: Any) -> Any:
+    """Return the response in a list of one response, which OpenAI's Agents SDK writes for a stream; other values unchanged."""
+    only = value[0] if isinstance(value, list) and len(value) == 1 else None
+    return only if isinstance(only, dict) and only.get("object") == "response" else value
 
 
 def split_events(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

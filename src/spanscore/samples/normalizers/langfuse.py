@@ -18,6 +18,7 @@ from spanscore.samples.normalizers.building import (
     parse_structure,
     plain_attributes,
     raw_attributes,
+    value_of,
 )
 
 SCOPE: Final = "langfuse-sdk"
@@ -37,10 +38,10 @@ OPERATIONS: Final[Mapping[str, str]] = {
 }
 """Type of an observation → operation; any other type, or none, becomes ``invoke_workflow``."""
 _USAGE: Final = (
-    (semconv.USAGE_INPUT_TOKENS, "input", "prompt_tokens"),
-    (semconv.USAGE_OUTPUT_TOKENS, "output", "completion_tokens"),
+    (semconv.USAGE_INPUT_TOKENS, "input", ("prompt_tokens", "input_tokens")),
+    (semconv.USAGE_OUTPUT_TOKENS, "output", ("completion_tokens", "output_tokens")),
 )
-"""Name in the conventions, prefix of Langfuse's counts, and OpenAI's name. Langfuse counts ``input_cached_tokens`` apart."""
+"""Name in the conventions, prefix of Langfuse's counts, and OpenAI's names. Langfuse counts ``input_cached_tokens`` apart."""
 _JS_ERROR: Final = '{"error":'
 """Beginning of the output of a function that raised; ``observe`` of Langfuse.js writes it."""
 _JS_DOCUMENTS: Final = '[{"pageContent":'
@@ -70,7 +71,12 @@ class Langfuse:
         failed = raw.get(f"{_OBSERVATION}level") == "ERROR"
         if failed:  # the SDK leaves the span's status unset
             span = replace(span, status="error")
-        metadata = {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
+        metadata = {
+            name[len(start) :]: _metadata_value(raw[name])
+            for start in _METADATA
+            for name in raw
+            if name.startswith(start)
+        }
         session = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
         plain = plain_attributes(raw, operation, {**metadata, "session_id": session}) | name_attribute(
             operation, span.name
@@ -106,10 +112,15 @@ def is_retrieval(attributes: AttributeLookup) -> bool:
 
 def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
     usage = dict[str, Any]()
-    for name, prefix, older in _USAGE:
+    for name, prefix, others in _USAGE:
         parts = [count for key, count in counts.items() if key.startswith(prefix) and isinstance(count, int)]
-        usage[name] = sum(parts) if parts else counts.get(older)
+        usage[name] = sum(parts) if prefix in counts else next((counts[key] for key in others if key in counts), None)
     return usage
+
+
+def _metadata_value(value: Any) -> Any:
+    """Return the text of a quoted text, as version 5 writes it; any other value unchanged."""
+    return value_of(value) if isinstance(value, str) and value.startswith('"') else value
 
 
 def _first(raw_content: Mapping[str, Any], names: Sequence[str]) -> Any:

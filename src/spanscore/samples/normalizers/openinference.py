@@ -5,6 +5,7 @@ Sources: LangChain, LlamaIndex, CrewAI, smolagents, Haystack, DSPy, OpenAI's cli
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -28,6 +29,7 @@ from spanscore.samples.normalizers.building import (
     parse_structure,
     plain_attributes,
     positions,
+    printed_text,
     prompts_in,
     raw_attributes,
     rename_attributes,
@@ -50,6 +52,16 @@ _FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
 _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
 """Matches printed objects of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
+_STREAM: Final = re.compile(r'(?:\{"response_gen": ")?<(?:async_)?generator object')
+"""Matches the output of a stream that was not read yet: LlamaIndex's query engine."""
+_SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
+_FINAL_STEP: Final = "FinalAnswerStep(output="
+"""Beginning of the last of the printed steps that are the output of smolagents' stream."""
+_HAYSTACK: Final = "openinference.instrumentation.haystack"
+_PRINTED_MESSAGE: Final = re.compile(r'"ChatMessage\(_role=<ChatRole\.\w+: \'(\w+)\'>((?:[^"\\]|\\.)*)"')
+"""Matches a printed message of Haystack as JSON text: its role, and the rest with its content."""
+_TEXT_CONTENT: Final = re.compile(r"""TextContent\(text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""", re.DOTALL)
+_DSPY_CALL: Final = ".__call__"
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (openinference)",
@@ -106,8 +118,9 @@ class OpenInference:
         prefixes = _CONTENT_PREFIXES_OF.get(operation, ())
         raw_content = {
             name: value
-            for name, value in raw.items()
-            if (name in _CONTENT_NAMES or name.startswith(prefixes)) and value != semconv.OPENINFERENCE_REDACTED
+            for name, written in raw.items()
+            if (name in _CONTENT_NAMES or name.startswith(prefixes))
+            and (value := _readable(written, name, span.scope)) not in (None, semconv.OPENINFERENCE_REDACTED)
         }
         tools = _take_tools(raw_content) if operation == semconv.CHAT else None
         return in_genai_names(
@@ -119,6 +132,29 @@ class OpenInference:
             metadata=metadata,
             tools=tools,
         )
+
+
+def _readable(value: Any, name: str, scope: str) -> Any:
+    """Return a value without the printed objects of some libraries; None for a stream that was not read yet."""
+    if name not in _VALUES or not isinstance(value, str):
+        return value
+    if scope == _HAYSTACK:
+        return _PRINTED_MESSAGE.sub(_haystack_message, value)
+    if name == semconv.INPUT_VALUE:
+        return value
+    if scope == _SMOLAGENTS and _OBJECT.match(value):
+        printed = value.rpartition(_FINAL_STEP)[2].removesuffix(")")
+        return None if _FINAL_STEP not in value else printed_text(printed) if printed[:1] in _QUOTES else printed
+    return None if _STREAM.match(value) else value
+
+
+_QUOTES: Final = ("'", '"')
+
+
+def _haystack_message(printed: re.Match[str]) -> str:
+    """Return a printed message as JSON; ``null`` for a message without text, whose calls are on the spans of models."""
+    texts = _TEXT_CONTENT.findall(str(json.loads(f'"{printed[2]}"')))
+    return json.dumps({"role": printed[1], "content": "".join(map(printed_text, texts))}) if texts else "null"
 
 
 def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> bool:
@@ -144,7 +180,7 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
 def _describe(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     plain = plain_attributes(raw, operation, metadata) | rename_attributes(raw, _RENAMED)
     if operation == semconv.EXECUTE_TOOL:
-        plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
+        plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name.removesuffix(_DSPY_CALL)
         call_id = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
         # LangChain has the id of the call in the answer only.
         plain[semconv.TOOL_CALL_ID] = call_id_in(raw.get(semconv.OUTPUT_VALUE)) if call_id is None else call_id
