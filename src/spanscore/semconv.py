@@ -227,6 +227,8 @@ LANGSMITH_KIND: Final = "langsmith.span.kind"
 """Run type in LangSmith's OTel export. LangSmith's operation of a retriever is ``embeddings``, so the kind is read instead."""
 LANGSMITH_METADATA: Final = "langsmith.metadata."
 """Followed by a key."""
+VERCEL_CONTEXT: Final = "ai.settings.context."
+"""Followed by a key of the runtime context, which is the metadata of Vercel's AI SDK since version 7."""
 
 # --- read only: OpenInference (0.1.42) -------------------------------------------------------------------------------
 INPUT_MIME_TYPE: Final = "input.mime_type"

@@ -16,7 +16,7 @@ from spanscore.capture.scopes import Role, Scopes, root_role, scope_notes
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
-from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
+from spanscore.samples.normalizers import genai, genkit, langfuse, mastra, mlflow, openinference
 from spanscore.samples.normalizers.building import raw_attributes
 from spanscore.samples.normalizers.registry import TRANSLATIONS, SpanNormalizers
 from spanscore.testing import make_span
@@ -43,6 +43,7 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
         yield "langsmith", {semconv.LANGSMITH_KIND: kind}
     for kind in (*langfuse.OPERATIONS, "span"):
         yield "langfuse-sdk", {langfuse.TYPE: kind}
+    yield from kinds_of_javascript()
     for kind in (*mlflow.OPERATIONS, "CHAIN"):
         yield "mlflow", {mlflow.TYPE: f'"{kind}"'}
     for kind in (
@@ -57,6 +58,16 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
     for kind in ("tool", "agent", "workflow", "task"):
         yield "opentelemetry.instrumentation.langchain", {semconv.TRACELOOP_KIND: kind}
     yield "logfire.openai_agents", {"request_data": "{}", semconv.SYSTEM: "openai"}
+
+
+def kinds_of_javascript() -> Iterator[tuple[str, Mapping[str, str]]]:
+    yield "langfuse-sdk", {langfuse.TYPE: "span", "langfuse.observation.output": '[{"pageContent":"a","metadata":{}}]'}
+    for kind in (*genkit.OPERATIONS, "prompt"):
+        yield "genkit-tracer", {genkit.TYPE: "action", genkit.SUBTYPE: kind}
+    yield "genkit-tracer", {genkit.TYPE: "util"}
+    yield "@mastra/otel-exporter", {mastra.TYPE: "agent_run", semconv.OPERATION_NAME: "invoke_agent"}
+    for operation in ("agent_step", "chat", "execute_tool"):
+        yield "@mastra/otel-exporter", {mastra.TYPE: "other", semconv.OPERATION_NAME: operation}
 
 
 def read_role(span: SpanData) -> RootRole | None:

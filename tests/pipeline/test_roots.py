@@ -60,6 +60,22 @@ def test_a_root_below_another_span_is_a_turn_of_the_conversation_that_this_one_b
     assert found.facts().conversation_id == "42"
 
 
+@pytest.mark.parametrize(("ids", "conversation_id"), [(["7", "7"], "7"), (["7", "8"], ""), ([None, "7"], "7")])
+def test_a_root_without_a_conversation_has_the_only_one_below_it(ids: list[str | None], conversation_id: str) -> None:
+    # The root of the Agent Development Kit has no attributes.
+    unit = make_unit(
+        {"invocation": ("invoke_workflow", None), "agent": ("invoke_agent", "invocation"), "chat": ("chat", "agent")}
+    )
+    below = [
+        replace(span, attributes={**span.attributes, **({} if value is None else {semconv.CONVERSATION_ID: value})})
+        for span, value in zip(unit.spans[1:], ids, strict=True)
+    ]
+
+    [found] = split(replace(unit, spans=(unit.spans[0], *below)))
+
+    assert found.facts().conversation_id == conversation_id
+
+
 @pytest.mark.parametrize("step", ["retrieval", "execute_tool"])
 def test_a_retrieval_or_a_tool_call_alone_is_a_unit(step: str) -> None:
     unit = make_unit({"step": (step, None), "inner": (step, "step"), "embedding": ("embeddings", "step")})

@@ -12,7 +12,7 @@ from typing import Final
 from spanscore import semconv
 from spanscore.core.log import log_once
 from spanscore.pipeline.assembly import RootRole, role_of_operation
-from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
+from spanscore.samples.normalizers import genai, genkit, langfuse, logfire, mastra, mlflow, openinference, vercel_ai
 from spanscore.samples.normalizers.building import AttributeLookup
 
 
@@ -32,6 +32,9 @@ _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
     (langfuse.TYPE, _roles(langfuse.OPERATIONS)),
     (mlflow.TYPE, _roles({json.dumps(kind): operation for kind, operation in mlflow.OPERATIONS.items()})),
     (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
+    (genkit.SUBTYPE, _roles(genkit.OPERATIONS)),
+    (genkit.TYPE, {}),
+    (mastra.TYPE, {}),
 )
 """Attribute with the kind of a span → role by its value as on the wire (MLflow's is JSON); any other value is a ROOT."""
 _CONTENT: Final = (
@@ -57,8 +60,13 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
         return _OPENINFERENCE_ROLES.get(kind, RootRole.ROOT)
     if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed_request(attributes):
         return RootRole.NEVER  # the answer of a streamed request is on a separate log span, so this span has no answer
-    if role is RootRole.ROOT:
-        return role
+    return role if role is RootRole.ROOT else _role_of_kind(attributes, scope)
+
+
+def _role_of_kind(attributes: AttributeLookup, scope: str) -> RootRole:
+    """Return the role of a span without an operation of the conventions."""
+    if scope == langfuse.SCOPE and langfuse.is_retrieval(attributes):
+        return RootRole.STEP
     for name, roles in _ROLES:
         value = attributes.get(name)
         if value is not None:

@@ -413,7 +413,9 @@ class Unit:
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
             tool_calls=[span.attributes.get(semconv.OPERATION_NAME) for span in self.spans].count(semconv.EXECUTE_TOOL),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
-            conversation_id=root.conversation_id or root.attributes.get(semconv.CONVERSATION_ID) or "",
+            conversation_id=root.conversation_id
+            or root.attributes.get(semconv.CONVERSATION_ID)
+            or _only_id(self.spans),
             decided=root.decided,
             service_name=_service_of(root.resource),
         )
@@ -421,6 +423,12 @@ class Unit:
             return facts
         key = UnitKey(top.trace_id, top.span_id)
         return facts._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)
+
+
+def _only_id(spans: Sequence[SpanData]) -> str:
+    """Return the conversation id that all spans with an id have; empty without an id, or if the ids differ."""
+    ids = {value for span in spans if (value := span.attributes.get(semconv.CONVERSATION_ID))}
+    return str(ids.pop()) if len(ids) == 1 else ""
 
 
 def _service_of(resource: Mapping[str, Any] | None) -> str | None:

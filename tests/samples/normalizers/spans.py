@@ -13,9 +13,11 @@ from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import split
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.genai import GenAINormalizer
+from spanscore.samples.normalizers.genkit import Genkit
 from spanscore.samples.normalizers.google_adk import GoogleADK
 from spanscore.samples.normalizers.langfuse import Langfuse
 from spanscore.samples.normalizers.logfire import Logfire
+from spanscore.samples.normalizers.mastra import Mastra
 from spanscore.samples.normalizers.mlflow import MLflow
 from spanscore.samples.normalizers.openinference import OpenInference
 from spanscore.samples.normalizers.openllmetry import OpenLLMetry
@@ -110,6 +112,20 @@ MLFLOW_RUN: Mapping[str, Any] = {
     "mlflow.spanInputs": f'{{"question": "{QUESTION}"}}',
     "mlflow.spanOutputs": f'"{ANSWER}"',
 }
+MASTRA_RUN: Mapping[str, Any] = {
+    "gen_ai.operation.name": "invoke_agent",
+    "gen_ai.agent.name": "capital",
+    "mastra.span.type": "agent_run",
+    "mastra.agent_run.input": QUESTION,
+    "mastra.agent_run.output": f'{{"text": "{ANSWER}", "files": []}}',
+    "mastra.metadata.sessionId": "t-1",
+}
+GENKIT_RUN: Mapping[str, Any] = {
+    "genkit:type": "action",
+    "genkit:metadata:subtype": "flow",
+    "genkit:input": f'"{QUESTION}"',
+    "genkit:output": f'"{ANSWER}"',
+}
 _OFF = (
     "gen_ai.operation.name",
     "gen_ai.request.model",
@@ -120,6 +136,9 @@ _OFF = (
     "gen_ai.system",
     "langfuse.observation.type",
     "mlflow.spanType",
+    "mastra.span.type",
+    "genkit:type",
+    "genkit:metadata:subtype",
 )
 _EVENT = ("gen_ai.user.message", {"gen_ai.event.content": QUESTION})
 
@@ -142,6 +161,8 @@ SPANS: dict[type, Callable[[], SpanData]] = {
     GoogleADK: lambda: external(ADK_CALL, "gcp.vertex.agent", name="call_llm", events=[_EVENT]),
     Langfuse: lambda: external(LANGFUSE_RUN, "langfuse-sdk", events=[_EVENT]),
     MLflow: lambda: external(MLFLOW_RUN, "mlflow.tracing.provider", events=[_EVENT]),
+    Mastra: lambda: external(MASTRA_RUN, "@mastra/otel-exporter", events=[_EVENT]),
+    Genkit: lambda: external(GENKIT_RUN, "genkit-tracer", events=[_EVENT]),
     Logfire: lambda: external(LOGFIRE_CHAT, "logfire.openai", events=[_EVENT]),
 }
 """A span that each normalizer reads; a normalizer without a span has no test."""
@@ -165,6 +186,8 @@ SILENT: dict[type, Callable[[], SpanData]] = {
     ),
     Langfuse: lambda: external(_silent(LANGFUSE_RUN), "langfuse-sdk"),
     MLflow: lambda: external(_silent(MLFLOW_RUN), "mlflow.tracing.provider"),
+    Mastra: lambda: external(_silent(MASTRA_RUN), "@mastra/otel-exporter"),
+    Genkit: lambda: external(_silent(GENKIT_RUN), "genkit-tracer"),
     Logfire: lambda: external(_silent(LOGFIRE_CHAT), "logfire.openai"),
 }
 

@@ -11,7 +11,9 @@ from tests.core.codecs.payloads import SCALARS, payloads
 from tests.samples.normalizers.spans import (
     ADK_CALL,
     ANSWER,
+    GENKIT_RUN,
     LANGFUSE_RUN,
+    MASTRA_RUN,
     MLFLOW_RUN,
     PYDANTIC_RUN,
     QUESTION,
@@ -35,7 +37,12 @@ READ = [one for one in RECORDINGS if one.writer.startswith(WRITERS)]
 SPOKEN = [one for one in READ if "without-content" not in one.program]
 SILENCED = [one for one in READ if "without-content" in one.program]
 SCOPES = {"ai": VERCEL_RUN, "pydantic-ai": PYDANTIC_RUN, "gcp.vertex.agent": ADK_CALL, "langfuse-sdk": LANGFUSE_RUN}
-SCOPES = {**SCOPES, "mlflow.tracing.provider": MLFLOW_RUN}
+SCOPES = {
+    **SCOPES,
+    "mlflow.tracing.provider": MLFLOW_RUN,
+    "@mastra/otel-exporter": MASTRA_RUN,
+    "genkit-tracer": GENKIT_RUN,
+}
 
 
 @pytest.mark.parametrize("recording", SPOKEN, ids=str)
@@ -84,7 +91,7 @@ def test_a_run_alone_is_read(scope: str) -> None:
     )
 
 
-@pytest.mark.parametrize("scope", ["ai", "pydantic-ai", "gcp.vertex.agent", "langfuse-sdk"])
+@pytest.mark.parametrize("scope", ["ai", "pydantic-ai", "gcp.vertex.agent", "langfuse-sdk", "@mastra/otel-exporter"])
 def test_a_conversation_is_known_by_its_id(scope: str) -> None:
     translated = SpanNormalizers().translate(external(SCOPES[scope], scope, name="call_llm"))
 
@@ -155,6 +162,9 @@ NAMES = st.sampled_from(
     sorted({name for attributes in SCOPES.values() for name in attributes} | {"events", "final_result"})
 )
 VALUES = SCALARS | payloads().map(str) | st.sampled_from(['{"messages": [[', "[{}]", "{}", '[{"role": 5}]', "[[]]"])
+VALUES |= st.sampled_from(
+    ["model", "retriever", "generate", '{"messages": [{"content": [{"media": 5}, 5]}], "docs": 5}']
+)
 
 
 @given(st.sampled_from(sorted(SCOPES)), st.dictionaries(NAMES, VALUES, max_size=6), st.integers(1, 3))

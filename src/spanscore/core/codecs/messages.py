@@ -439,7 +439,7 @@ def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
     """
     role, text = role_of(item.get("role")), item.get("text")
     if role is not None:
-        is_bare = is_a(text, str) and "content" not in item and "parts" not in item
+        is_bare = is_a(text, str) and item.keys().isdisjoint(("content", "parts", "type"))
         return {"role": role, "parts": parts_of(text)} if is_bare else None
     kind, source = item.get("type"), item.get("source")
     is_autogen = is_a(kind, str) and kind.endswith(_AUTOGEN_SUFFIXES) and is_a(source, str) and "content" in item

@@ -49,6 +49,7 @@ from spanscore.errors import SampleError
 # {"type": "human", "data": {…}}                         message_to_dict              a message
 # {"type": "human", "content": …, "additional_kwargs"}   model_dump                   a message
 # {"page_content", "metadata", "type": "Document"}       model_dump                   a document
+# {"pageContent", "metadata"}                            JSON.stringify               a document of LangChain.js
 # {"graph", "update", "resume", "goto"}                  asdict                       a LangGraph Command
 
 _MESSAGES_KEY: Final = "messages"
@@ -83,8 +84,8 @@ def _unfold_dict(value: dict[str, Any], depth: int) -> Any:
         return _unfold_constructor(value, depth)
     if value.keys() == _COMMAND:
         return _command(value, depth)
-    if value.get("type") == "Document" and type(value.get("page_content")) is str:
-        return _document(value)
+    if (value.get("type") == "Document" or "metadata" in value) and (text := _page_text(value)) is not None:
+        return _document(value, text)
     if ("source" in value or "text" in value) and (message := bare_message(value)) is not None:
         return message
     return {key: unfold_dump(inner, depth - 1) for key, inner in value.items()}
@@ -199,17 +200,22 @@ def _unfold_constructor(value: Mapping[str, Any], depth: int) -> Any:
     """Unfold a dump of ``langchain_core.load`` that is not a message; an unknown object becomes its class name."""
     path, fields = value["id"], value.get("kwargs")
     if type(fields) is dict:
-        if type(fields.get("page_content")) is str:
-            return _document(fields)
+        if (text := _page_text(fields)) is not None:
+            return _document(fields, text)
         if type(fields.get(_MESSAGES_KEY)) is list:  # a prompt
             return unfold_dump(fields[_MESSAGES_KEY], depth - 1)
     return {"type": path[-1] if path and type(path[-1]) is str else "object"}
 
 
-def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _page_text(fields: Mapping[str, Any]) -> str | None:
+    text = fields.get("page_content", fields.get("pageContent"))
+    return text if type(text) is str else None
+
+
+def _document(fields: Mapping[str, Any], text: str) -> dict[str, Any]:
     metadata = fields.get("metadata")
     return {
-        "page_content": fields["page_content"],
+        "page_content": text,
         "id": fields.get("id"),
         "metadata": metadata if type(metadata) is dict else {},
     }

@@ -323,7 +323,10 @@ _INTERRUPTS: Final = ("GraphInterrupt", "NodeInterrupt")
 _FLAT: Final = re.compile(r"\.\d+\.")
 """Part of the name of a flat attribute whose value is one of many texts, not a structure."""
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
-_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+_CONVERSATION_KEYS: Final = (
+    *("thread_id", "session_id", "conversation_id"),
+    *("sessionId", "threadId", "conversationId", "chatId"),  # the usual names in JavaScript
+)
 
 
 class AttributeLookup(Protocol):

@@ -111,6 +111,7 @@ class GenAINormalizer:
         "io.opentelemetry.openai",
         "azure.ai.inference",
         "autogen",
+        "gen_ai",  # Vercel's AI SDK, since version 7
     )
     signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
 
@@ -193,7 +194,7 @@ class _Names(NamedTuple):
     Attributes:
         plain: name in the conventions of each attribute without content, with its name on the span.
         newest: names of content in the newest form.
-        metadata: key of the metadata of LangSmith's run, and the name of the attribute.
+        metadata: key of the run's metadata, and the name of the attribute.
         has_conversation: whether an attribute may have the conversation's id.
         functions: names of the flat definitions of tools.
     """
@@ -208,7 +209,7 @@ class _Names(NamedTuple):
 def _by_use(names: tuple[str, ...]) -> _Names:
     older = {name: other for name, other in _OLDER_PLAIN.items() if name in names or other in names}
     plain = older | {name: name for name in names if name in semconv.PLAIN_ATTRIBUTES}
-    metadata = names_under(semconv.LANGSMITH_METADATA, names)
+    metadata = tuple([pair for prefix in _METADATA for pair in names_under(prefix, names)])
     has_conversation = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
     functions = tuple(name for name in names if name.startswith(semconv.REQUEST_FUNCTIONS))
     return _Names((*plain.items(),), _newest_names(names), metadata, has_conversation, functions)
@@ -218,6 +219,8 @@ def _newest_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple([name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE)])
 
 
+_METADATA: Final = (semconv.LANGSMITH_METADATA, semconv.TRACELOOP_PROPERTIES, semconv.VERCEL_CONTEXT)
+"""Prefixes of a run's metadata."""
 _NAMES: Final = AttributeCache(_by_use)
 _OLDER_PLAIN: Final[Mapping[str, str]] = {
     semconv.PROVIDER_NAME: semconv.SYSTEM,

@@ -25,6 +25,8 @@ _ANSWER: Final = "gcp.vertex.agent.tool_response"
 _CONTENT_NAMES: Final = frozenset({_REQUEST, _RESPONSE, _ARGUMENTS, _ANSWER})
 _LEFT_OUT: Final = frozenset({"", "{}", "<not specified>", "<not serializable>"})
 """Placeholder values if content is off or missing."""
+_MERGED: Final = "(merged)"
+"""End of the name of a span that has the results of parallel tools once more; it is no call of a tool."""
 _OPERATIONS: Final[Mapping[str, str]] = {
     "call_llm": semconv.GENERATE_CONTENT,
     "execute_tool": semconv.EXECUTE_TOOL,
@@ -56,10 +58,14 @@ class GoogleADK:
         raw = raw_attributes(span)
         first, _, rest = span.name.partition(" ")
         operation = raw.get(semconv.OPERATION_NAME) or _OPERATIONS.get(first, semconv.EXECUTE_TASK)
+        if rest == _MERGED:
+            operation = semconv.EXECUTE_TASK
         plain = plain_attributes(raw, operation, {"session_id": raw.get("gcp.vertex.agent.session_id")})
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")
+        elif operation == semconv.EXECUTE_TOOL:  # a tool that failed may have no attributes
+            plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or rest
         raw_content = {
             name: value for name, value in raw.items() if name in _CONTENT_NAMES and str(value) not in _LEFT_OUT
         }

@@ -91,6 +91,8 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _VALUES: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
 _SIGNATURES: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
+_DUMPS: Final = ('{"messages": [[', '{"messages":[[')
+"""Beginnings of the input of LangChain's models, in Python and JavaScript."""
 _PYTHON: Final = ("{'", "[{'")
 """Prefixes of printed Python dicts and lists of dicts: BeeAI's answers."""
 
@@ -228,13 +230,15 @@ def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     # A dump by LangChain has message ids, by which earlier messages of the conversation are recognised.
-    is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith('{"messages": [[')
+    is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith(_DUMPS)
     prompts = prompts_in(_input(raw_content)) if is_dump else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None)
     if not prompts:
         texts = raw_content.get(semconv.LLM_PROMPTS)
         prompts = prompts_in(list(texts) if isinstance(texts, (list, tuple)) else _input(raw_content))
-    answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(raw_content))
+    answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT)
+    if not any(message["parts"] for message in answers):  # LangChain.js: the flat answer lacks the blocks of the dump
+        answers = answers_in(_output(raw_content)) or answers
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 
@@ -275,6 +279,8 @@ def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     output = _output(raw_content)
     if isinstance(output, dict) and "tool_name" in output and "blocks" in output:  # LlamaIndex's ToolOutput
         output = join_text_blocks(output["blocks"])
+    elif isinstance(output, dict) and output.keys() == {"output"}:  # LangChain.js
+        output = output["output"]
     return content_of(semconv.EXECUTE_TOOL, arguments_in(value_of(_input(raw_content))), output)
 
 

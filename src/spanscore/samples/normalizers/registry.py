@@ -29,6 +29,8 @@ TRANSLATIONS: Final = Registry(
         "google_adk": f"{_PACKAGE}.google_adk:GoogleADK",
         "langfuse": f"{_PACKAGE}.langfuse:Langfuse",
         "mlflow": f"{_PACKAGE}.mlflow:MLflow",
+        "mastra": f"{_PACKAGE}.mastra:Mastra",
+        "genkit": f"{_PACKAGE}.genkit:Genkit",
         "logfire": f"{_PACKAGE}.logfire:Logfire",
     },
 )

@@ -1,4 +1,8 @@
-"""Normalizes spans of the Vercel AI SDK (npm ``ai``, 3 to 6), with content under ``ai.*`` as JSON of its own messages."""
+"""Normalizes spans of the Vercel AI SDK (npm ``ai``), with content under ``ai.*`` as JSON of its own messages.
+
+Versions 3 to 6 write these names, and version 7 with ``LegacyOpenTelemetry``. Otherwise version 7 writes the names of the
+conventions, which the GenAI normalizer reads.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from spanscore.samples.normalizers.building import (
 
 CALL: Final = "ai.operationId"
 _TOOL: Final = "ai.toolCall"
-_METADATA: Final = "ai.telemetry.metadata."
+_METADATA: Final = ("ai.telemetry.metadata.", semconv.VERCEL_CONTEXT)
 _FUNCTION: Final = "ai.telemetry.functionId"
 _PROMPT, _MESSAGES = "ai.prompt", "ai.prompt.messages"
 _TEXT: Final = ("ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object")
@@ -39,8 +43,6 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.USAGE_INPUT_TOKENS: ("ai.usage.inputTokens", "ai.usage.promptTokens"),
     semconv.USAGE_OUTPUT_TOKENS: ("ai.usage.outputTokens", "ai.usage.completionTokens"),
 }
-_CONVERSATION: Final = ("sessionId", "threadId", "conversationId", "chatId")
-"""Keys under which applications put the conversation's id in ``experimental_telemetry.metadata``."""
 _NO_CONTENT: Final = NoContent(
     "content is not on the spans (vercel_ai)",
     "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or omit both",
@@ -62,11 +64,8 @@ class VercelAI:
         """Return the span in GenAI names."""
         raw = raw_attributes(span)
         operation = operation_of(str(raw[CALL]))
-        metadata = attributes_under(_METADATA, raw)
-        conversation = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
-        plain = rename_attributes(raw, _RENAMED) | plain_attributes(
-            raw, operation, {**metadata, "session_id": conversation}
-        )
+        metadata = {key: value for prefix in _METADATA for key, value in attributes_under(prefix, raw).items()}
+        plain = rename_attributes(raw, _RENAMED) | plain_attributes(raw, operation, metadata)
         if operation == semconv.EXECUTE_TOOL:
             plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
         elif operation == semconv.INVOKE_WORKFLOW:
