@@ -36,7 +36,7 @@ LIMITS: Final[dict[str, float]] = {
 """Workload → highest number of calls per invoke: the number measured in November 2026 and 5 %."""
 SLACK: Final = 1.0
 """Calls per invoke by which two counts of the same code may differ, because the span thread wakes at other times."""
-INVOKES: Final = 50
+INVOKES: Final = 20
 ROUNDS: Final = 5
 WARM: Final = 30
 ALSO: Final = "units.also"
