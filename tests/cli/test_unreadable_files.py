@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from spanscore.cli.main import app
 from spanscore.errors import SpanscoreError
 
-DEEP, NEARLY = ("[" * depth + "]" * depth for depth in (5_000, 900))
+DEEP, NEARLY = ("[" * depth + "]" * depth for depth in (100_000, 900))
 CALL = f'{{"type": "ai", "tool_calls": [{{"name": "a", "args": {{"x": {NEARLY}}}}}]}}'
 FILES: dict[str, bytes] = {
     "deep": f'{{"user_input": {DEEP}, "human": true}}\n'.encode(),
     "nearly as deep": f'{{"user_input": {NEARLY}, "human": true}}\n'.encode(),
-    "deep objects": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "deep arguments": f'{{"user_input": [{CALL}]}}'.encode(),
     "a deep list as text": f'{{"contexts": "{DEEP}"}}'.encode(),
     "a long number": b'{"user_input": ' + b"1" * 6_000 + b"}",
