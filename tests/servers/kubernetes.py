@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ def refused(objects: Sequence[Mapping[str, Any]]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@cache
 def _crd(file: str) -> tuple[str, dict[str, Any]]:
     spec = yaml.safe_load((_home() / Path(file).name).read_text(encoding="utf-8"))["spec"]
     newest = next(version for version in spec["versions"] if version["storage"])
