@@ -404,3 +404,17 @@ def test_a_tool_has_its_own_name_and_arguments(scope: str, given: dict[str, Any]
     assert translated is not None
     assert translated.attributes[semconv.TOOL_NAME] == "get_weather"
     assert translated.attributes[semconv.TOOL_CALL_ARGUMENTS] == {"city": "Paris"}
+
+
+def test_the_answer_of_a_crewai_agent_is_its_raw_text() -> None:
+    prompt = [{"role": "system", "content": "You are a guide."}, {"role": "user", "content": f"Task: {QUESTION}"}]
+    result = {"raw": ANSWER, "pydantic": None, "agent_role": "Guide", "messages": prompt, "last_replan_reason": None}
+    run = {
+        "input.value": json.dumps({"messages": QUESTION}),
+        "output.value": json.dumps(result),
+        **dict.fromkeys(("input.mime_type", "output.mime_type"), "application/json"),
+    }
+
+    root = of("AGENT", run, "openinference.instrumentation.crewai", name="Guide.kickoff")
+
+    assert samples_of(root).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)

@@ -212,7 +212,14 @@ def _output(raw_content: Mapping[str, Any]) -> Any:
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.INVOKE_WORKFLOW, _input(raw_content), _output(raw_content))
+    output = _output(raw_content)
+    if isinstance(output, dict) and output.keys() >= _CREWAI_KEYS:
+        output = output["raw"]
+    return content_of(semconv.INVOKE_WORKFLOW, _input(raw_content), output)
+
+
+_CREWAI_KEYS: Final = frozenset({"raw", "pydantic", "agent_role"})
+"""Keys of the output of CrewAI's ``Agent.kickoff``; ``raw`` is the answer, the other keys describe the run."""
 
 
 def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
