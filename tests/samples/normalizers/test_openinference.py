@@ -418,3 +418,28 @@ def test_the_answer_of_a_crewai_agent_is_its_raw_text() -> None:
     root = of("AGENT", run, "openinference.instrumentation.crewai", name="Guide.kickoff")
 
     assert samples_of(root).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(("hidden", "images"), [({}, 1), ({"type": "image"}, 0)], ids=["not flat", "hidden"])
+def test_an_image_that_flat_messages_lack_is_read_from_the_input(hidden: dict[str, str], images: int) -> None:
+    parts = [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": IMAGE}}]
+    flat = "llm.input_messages.0.message"
+    call = {
+        "input.value": json.dumps([{"role": "user", "content": parts}]),
+        "input.mime_type": "application/json",
+        f"{flat}.role": "user",
+        f"{flat}.contents.0.message_content.type": "text",
+        f"{flat}.contents.0.message_content.text": QUESTION,
+        **{f"{flat}.contents.1.message_content.{key}": value for key, value in hidden.items()},
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+    }
+
+    sample = samples_of(of("LLM", call)).single_turn
+
+    assert sample is not None
+    assert len(sample.images or ()) == images
+    assert sample.response == ANSWER

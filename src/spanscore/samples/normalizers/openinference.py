@@ -236,13 +236,20 @@ def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     # A dump by LangChain has message ids, by which earlier messages of the conversation are recognised.
     is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith('{"messages": [[')
-    prompts = prompts_in(_input(raw_content)) if is_dump else []
+    prompts = prompts_in(_input(raw_content)) if is_dump or _lacks_image(raw_content) else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None)
     if not prompts:
         texts = raw_content.get(semconv.LLM_PROMPTS)
         prompts = prompts_in(list(texts) if isinstance(texts, (list, tuple)) else _input(raw_content))
     answers = _flat_messages(raw_content, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(raw_content))
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
+
+
+def _lacks_image(raw_content: Mapping[str, Any]) -> bool:
+    """Return whether only the input has an image (chat completions of OpenAI's agents). A hidden image has a flat type."""
+    if '"image_url"' not in str(raw_content.get(semconv.INPUT_VALUE)):
+        return False
+    return not any(value == "image" and name.endswith(".message_content.type") for name, value in raw_content.items())
 
 
 def _flat_messages(raw_content: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
