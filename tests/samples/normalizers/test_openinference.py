@@ -443,3 +443,21 @@ def test_an_image_that_flat_messages_lack_is_read_from_the_input(hidden: dict[st
     assert sample is not None
     assert len(sample.images or ()) == images
     assert sample.response == ANSWER
+
+
+def test_parallel_calls_in_messages_of_their_own_are_one_message() -> None:
+    prompt: list[dict[str, str]] = [{"role": "user", "content": QUESTION}]
+    for name, city in (("c1", "Rome"), ("c2", "Oslo")):
+        call = {"id": name, "function.name": "weather", "function.arguments": json.dumps({"city": city})}
+        prompt.append({"role": "assistant", **{f"tool_calls.0.tool_call.{key}": value for key, value in call.items()}})
+    prompt += [{"role": "tool", "tool_call_id": name, "content": name} for name in ("c1", "c2")]
+    flat = {
+        f"llm.input_messages.{n}.message.{key}": value
+        for n, message in enumerate(prompt)
+        for key, value in message.items()
+    }
+
+    asked = content_of(of("LLM", flat))[semconv.INPUT_MESSAGES]
+
+    assert [message["role"] for message in asked] == ["user", "assistant", "tool", "tool"]
+    assert [part["id"] for part in asked[1]["parts"]] == ["c1", "c2"]

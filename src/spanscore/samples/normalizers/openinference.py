@@ -253,8 +253,18 @@ def _lacks_image(raw_content: Mapping[str, Any]) -> bool:
 
 
 def _flat_messages(raw_content: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
-    messages = (_flat_message(fields, role) for fields in positions(raw_content, prefix))
-    return [message for message in messages if message is not None]
+    """Return the messages. Parallel calls of the Responses API, each in a message of its own, become one message."""
+    messages = list[dict[str, Any]]()
+    for message in (_flat_message(fields, role) for fields in positions(raw_content, prefix)):
+        if message is not None and messages and _has_only_calls(message) and _has_only_calls(messages[-1]):
+            messages[-1] = {**message, "parts": [*messages[-1]["parts"], *message["parts"]]}
+        elif message is not None:
+            messages.append(message)
+    return messages
+
+
+def _has_only_calls(message: Mapping[str, Any]) -> bool:
+    return {part["type"] for part in message["parts"]} == {"tool_call"}
 
 
 def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any] | None:
