@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.core.codecs.messages import join_text_blocks
 from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.codecs.stored_sample import call_id_in
 from spanscore.core.codecs.text import from_wire
@@ -49,6 +50,11 @@ _SCOPES: Final = (
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
+)
+_OF_LLAMA_INDEX: Final = NoContent(
+    _OFF.reason,
+    f"{_OFF.hint}. The span of a LlamaIndex agent often has none: trace the client of its model, too"
+    " (opentelemetry-instrumentation-openai …)",
 )
 _IN_RECORDS: Final = NoContent(
     "content is in log records, not on the spans (openllmetry)",
@@ -166,7 +172,9 @@ def _no_content(scope: str) -> NoContent:
     parts = scope.split(".")[:3]
     modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
-    return _IN_RECORDS if False in legacy else _OFF
+    if False in legacy:
+        return _IN_RECORDS
+    return _OF_LLAMA_INDEX if parts[-1] == "llamaindex" else _OFF
 
 
 _STREAMED: Final = {"input": ""}
@@ -178,6 +186,9 @@ def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     end_event = outputs.get("kwargs") if isinstance(outputs, dict) else None
     if inputs == _STREAMED and isinstance(end_event, dict):
         inputs = end_event.get("inputs", inputs)
+    response = _value_in(_value_in(outputs, "result"), "response")
+    if isinstance(response, dict) and "blocks" in response:  # the end of a LlamaIndex agent
+        outputs = join_text_blocks(response["blocks"])
     return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _value_in(outputs, "outputs"))
 
 
