@@ -232,3 +232,22 @@ def test_a_message_of_llama_index_is_its_blocks() -> None:
 
     assert sample is not None
     assert sample.response == ANSWER
+
+
+def test_a_retriever_of_llama_index_is_read_of_its_nodes() -> None:
+    nodes = [
+        json.dumps({"node": {"id_": text, "metadata": {}, "text": text}, "score": 1.0})
+        for text in ("Children enter free.", "Adults pay 5.")
+    ]
+    asked = {"traceloop.entity.input": json.dumps({"str_or_query_bundle": {"query_str": QUESTION, "embedding": None}})}
+    root = of_llama_index("RetrieverQueryEngine.workflow", 0, 90, {"response": ANSWER, "metadata": {}}, span_id=1)
+    retriever = [
+        of_llama_index("VectorIndexRetriever.task", n, 9 - n, nodes, span_id=n + 1, parent_id=n) for n in (1, 2)
+    ]
+    queried = external({**retriever[0].attributes, **asked}, LLAMA_INDEX, name=retriever[0].name)
+
+    sample = samples_of(root, *retriever).single_turn
+
+    assert sample is not None
+    assert (sample.response, sample.retrieved_contexts) == (ANSWER, ["Children enter free.", "Adults pay 5."])
+    assert content_of(queried)[semconv.RETRIEVAL_QUERY] == QUESTION

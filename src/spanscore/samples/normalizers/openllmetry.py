@@ -47,6 +47,7 @@ _SCOPES: Final = (
     "traceloop.tracer",
     "@traceloop/instrumentation-",
 )
+_LLAMA_INDEX: Final = "opentelemetry.instrumentation.llamaindex"
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
@@ -126,7 +127,8 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
     kind = raw.get(semconv.TRACELOOP_KIND)
     if kind == "tool":
         return semconv.EXECUTE_TOOL
-    if raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
+    is_retriever = span.scope == _LLAMA_INDEX and kind == "task" and _name(span, raw).endswith("Retriever.task")
+    if is_retriever or raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
         return semconv.RETRIEVAL
     if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
         return semconv.INVOKE_AGENT
@@ -174,7 +176,7 @@ def _no_content(scope: str) -> NoContent:
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
     if False in legacy:
         return _IN_RECORDS
-    return _OF_LLAMA_INDEX if parts[-1] == "llamaindex" else _OFF
+    return _OF_LLAMA_INDEX if scope == _LLAMA_INDEX else _OFF
 
 
 _STREAMED: Final = {"input": ""}
@@ -213,7 +215,10 @@ def _arguments(value: Any) -> Any:
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.RETRIEVAL, json_at(raw_content, *_INPUTS), json_at(raw_content, *_OUTPUTS))
+    query = json_at(raw_content, *_INPUTS)
+    for key in ("query_bundle", "str_or_query_bundle", "query_str"):  # LlamaIndex's: {"query_bundle": {"query_str"}}
+        query = _value_in(query, key)
+    return content_of(semconv.RETRIEVAL, query, json_at(raw_content, *_OUTPUTS))
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
