@@ -189,13 +189,7 @@ class TraceExplainer:
         if unknown:
             changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
             yield f"unknown writer: {_list_names(unknown)}", changes
-        streamed = {
-            entry.data.name
-            for entry in seen
-            if entry.by == Logfire.name and is_streamed_request(raw_attributes(entry.data))
-        }
-        if streamed:
-            yield f"{_STREAMED}: {_list_names(streamed)}", []
+        yield from _why_streamed(seen)
         if top := self._find_orphan(seen):
             yield f"the root is missing: a span is missing above {top.data.name}", [_NO_ROOT]
 
@@ -212,6 +206,12 @@ class TraceExplainer:
             else:
                 read = superseded.get(scope, semconv.CAPTURE_SCOPE)
                 yield f"add {read} to units.ignore_scopes: {scope} is then read instead"
+
+
+def _why_streamed(seen: Iterable[_ReadSpan]) -> Iterator[tuple[str, list[str]]]:
+    spans = (entry.data for entry in seen if entry.by == Logfire.name)
+    if names := {span.name for span in spans if is_streamed_request(raw_attributes(span))}:
+        yield f"{_STREAMED}: {_list_names(names)}", []
 
 
 def _remedy_for_names(span: SpanData) -> str:

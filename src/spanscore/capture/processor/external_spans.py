@@ -575,8 +575,7 @@ class ExternalSpans:
             unit.is_unit = unit.is_unit or is_full
             if is_full or (unit.is_unit and unit.open_above is None):
                 self._hand_on_early(unit, now_ns)
-        root = unit.root_ended
-        if root is not None and unit.settled and not unit.open and not _awaits_steps(root[0]):
+        if unit.settled and not unit.open and not _awaits_steps(unit):
             self._finish(unit, now_ns)
 
     def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
@@ -687,8 +686,11 @@ def _began_later(span: Any, parent_context: Context | None) -> bool:
     return bool(span.start_time >= end_ns and above.get_span_context()[_IDS] == span.parent[_IDS])
 
 
-def _awaits_steps(root: SpanData) -> bool:
-    """Return whether a root may have ended before its steps: LlamaIndex's run without content (see `STEPS_SCOPE`)."""
+def _awaits_steps(unit: FollowedUnit) -> bool:
+    """Return whether the root has not ended, or may have ended before its steps, as LlamaIndex's run (see `STEPS_SCOPE`)."""
+    if unit.root_ended is None:
+        return True
+    root, _, _ = unit.root_ended
     return root.scope == STEPS_SCOPE and root.no_content is not None
 
 
