@@ -252,3 +252,15 @@ def test_the_tree_fits_80_columns_however_deep_and_whatever_names_hold(monkeypat
     assert max(map(cell_len, shown)) <= 80
     assert sum(line.strip().endswith(("genai", "genai, root")) for line in shown) == 61
     assert not [line for line in shown if "\x1b" in line]
+
+
+def test_the_request_of_a_streamed_call_is_ignored_and_needs_no_change() -> None:
+    request = {**CHAT, "request_data": '{"model": "m"}', "gen_ai.input.messages": ASKED, "logfire.span_type": "span"}
+
+    trace = explained(span(1, "Chat Completion", request, scope="logfire.openai"))
+
+    assert (trace.units, trace.change) == ([], [])
+    assert trace.reason == (
+        "request of a streamed call, ignored on purpose: Logfire writes the call with its answer on a log span, without a"
+        " parent in a trace of its own: Chat Completion"
+    )

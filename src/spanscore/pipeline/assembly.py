@@ -27,6 +27,9 @@ ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow
 In a batch, OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as its child.
 """
 
+STEPS_SCOPE: Final = "opentelemetry.instrumentation.llamaindex"
+"""Scope of OpenLLMetry's spans of LlamaIndex. A run's span ends with its first streamed step, before the next steps begin."""
+
 
 class RootRole(Enum):
     """The role that a span has in the choice of a unit's root."""
@@ -173,7 +176,12 @@ def _detach(below: Mapping[int, list[int]], spans: Mapping[int, SpanData], candi
 
 
 def _is_separate(span: SpanData, parent: SpanData) -> bool:
-    """Whether a span is no work of its parent: it began after the parent's end in the same process, or both are root runs."""
+    """Whether a span is no work of its parent: it began after the parent's end in the same process, or both are root runs.
+
+    A step of LlamaIndex is work of its run, whenever it began.
+    """
+    if span.scope == parent.scope == STEPS_SCOPE and not span.name.endswith(ROOT_RUN):
+        return False
     began_later = span.start_ns > parent.end_ns and span.resource == parent.resource
     return began_later or (_is_root_run(span) and _is_root_run(parent) and span.name == parent.name)
 

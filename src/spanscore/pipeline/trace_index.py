@@ -14,6 +14,7 @@ from spanscore.core.codecs.otlp_request import Origin, WireSpan, times_of
 from spanscore.core.codecs.otlp_scan import TIMES_SIZE
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
+from spanscore.pipeline.assembly import STEPS_SCOPE
 from spanscore.pipeline.decisions import drop_oldest
 
 _BITS: Final = (1 << 60) - 1
@@ -361,7 +362,9 @@ class PastUnits:
         start_ns, end_ns = times
         if unit is FORGOTTEN:
             return bool(start_ns > self._ended_ns(span.trace_id, inf))
-        if unit.end_ns and start_ns > unit.end_ns and span.origin.resource == unit.root.origin.resource:
+        is_step = span.origin.scope_name == unit.root.origin.scope_name == STEPS_SCOPE
+        is_later = bool(unit.end_ns) and start_ns > unit.end_ns and not is_step
+        if is_later and span.origin.resource == unit.root.origin.resource:
             return True
         unit.end_ns = max(unit.end_ns, end_ns)
         return False

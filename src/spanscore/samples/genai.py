@@ -10,7 +10,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.config.capture import Extract
 from spanscore.core.codecs.media import add_unit_images, join_marked_blocks, mark_media
-from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, call_names_and_ids, read_message, role_of
 from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.codecs.text import as_text, from_wire, is_cut
 from spanscore.core.log import log_once
@@ -225,7 +225,27 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     """Return a span's messages; empty for an attribute that was cut, which is a text."""
     messages = span.attributes.get(name)
     listed = messages if isinstance(messages, (list, tuple)) else ()
-    return [message for item in listed if (message := read_message(item)) is not None]
+    read = [message for item in listed if (message := read_message(item)) is not None]
+    return [*map(_without_positions, read)] if span.scope in _WITH_POSITIONS else read
+
+
+_WITH_POSITIONS: Final = frozenset({"gcp.vertex.agent", "opentelemetry.instrumentation.google_genai"})
+"""Scopes that write a call's name and position in its message, ``weather_0``, if Gemini's call has no id."""
+
+
+def _without_positions(message: GenAIMessage) -> GenAIMessage:
+    """Return a message without the ids of calls that are positions: another message of the turn repeats them."""
+    parts = message.get("parts")
+    if not isinstance(parts, list) or not call_names_and_ids(message):
+        return message
+    return {**message, "parts": [{**part, "id": None} if _has_position(part) else part for part in parts]}
+
+
+def _has_position(part: Any) -> bool:
+    if not isinstance(part, dict) or part.get("type") != "tool_call":
+        return False
+    name, _, position = str(part.get("id")).rpartition("_")
+    return name == part.get("name") and position.isdecimal()
 
 
 def _output_messages(span: SpanData) -> Sequence[GenAIMessage]:

@@ -19,7 +19,9 @@ from spanscore.core.span import NoContent, SpanData
 from spanscore.errors import SampleError
 from spanscore.pipeline.assembly import RootRole
 from spanscore.protocols import Metric
+from spanscore.samples.normalizers.building import raw_attributes
 from spanscore.samples.normalizers.genai import conventional
+from spanscore.samples.normalizers.logfire import Logfire, is_streamed_request
 from spanscore.stored.traces import GatheredTraces, StoredTrace, add_line
 from spanscore.stored.unit_reading import StoredUnit, UnitReader, reading_settings
 from spanscore.wiring.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit, UnitExplainer
@@ -31,6 +33,10 @@ _NO_TEXT: Final = (
     f" write content ({semconv.CAPTURE_CONTENT_ENV}=SPAN_ONLY)"
 )
 
+_STREAMED: Final = (
+    "request of a streamed call, ignored on purpose: Logfire writes the call with its answer on a log span, without a parent in"
+    " a trace of its own"
+)
 _NO_ROOT: Final = (
     "send all spans of the trace: a sampler or a filter of the writer or the Collector has dropped one; in spanscore serve,"
     " units.orphan_wait is the time for which it may arrive later"
@@ -183,6 +189,7 @@ class TraceExplainer:
         if unknown:
             changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
             yield f"unknown writer: {_list_names(unknown)}", changes
+        yield from _why_streamed(seen)
         if top := self._find_orphan(seen):
             yield f"the root is missing: a span is missing above {top.data.name}", [_NO_ROOT]
 
@@ -199,6 +206,12 @@ class TraceExplainer:
             else:
                 read = superseded.get(scope, semconv.CAPTURE_SCOPE)
                 yield f"add {read} to units.ignore_scopes: {scope} is then read instead"
+
+
+def _why_streamed(seen: Iterable[_ReadSpan]) -> Iterator[tuple[str, list[str]]]:
+    spans = (entry.data for entry in seen if entry.by == Logfire.name)
+    if names := {span.name for span in spans if is_streamed_request(raw_attributes(span))}:
+        yield f"{_STREAMED}: {_list_names(names)}", []
 
 
 def _remedy_for_names(span: SpanData) -> str:

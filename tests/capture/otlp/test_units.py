@@ -276,6 +276,19 @@ def test_a_root_that_comes_when_its_spans_were_given_up_is_too_late() -> None:
     assert (unit.complete, lost) == (False, Outcome.INCOMPLETE)
 
 
+@pytest.mark.parametrize(
+    ("scope", "units"), [("opentelemetry.instrumentation.llamaindex", 1), ("opentelemetry.instrumentation.openai", 2)]
+)
+def test_only_a_step_of_llama_index_belongs_to_its_run_though_that_had_ended(scope: str, units: int) -> None:
+    served, root = Served(), agent(scope=scope)
+    served.send(root)
+
+    served.send(a_wire_span("chat", parent=root, scope=scope, after_ns=2 * S))
+    served.pass_time(60)
+
+    assert len(served.units) == units
+
+
 def test_a_unit_that_is_too_large_is_handed_on_by_its_root_alone() -> None:
     served, root = Served(max_spans=2), agent()
 

@@ -189,6 +189,21 @@ def test_a_step_that_is_written_after_its_run_is_no_unit_of_its_own() -> None:
     assert semconv.STATUS not in exported.of("step").attributes
 
 
+def test_a_llama_index_agent_that_ends_with_its_first_step_waits_for_the_next() -> None:
+    with scoring() as (scorer, exported, provider):
+        tracer = provider.get_tracer("opentelemetry.instrumentation.llamaindex")
+        run = tracer.start_span("FunctionAgent.workflow", attributes={"traceloop.span.kind": "workflow"})
+        run.end()
+        poll(lambda: receivers_of(scorer).spans().in_flight(), deadline_s=5, what="the ended run")
+        in_run = trace.set_span_in_context(run)
+        with tracer.start_as_current_span("BaseWorkflowAgent.task", in_run, attributes={"traceloop.span.kind": "task"}):
+            ask(provider.get_tracer(SCOPE))
+        assert scorer.flush(20)
+
+    assert scorer.status().outcomes == {"answered": {"scored": 1}}
+    assert exported.of("FunctionAgent.workflow").attributes[semconv.STATUS] == "scored"
+
+
 def test_a_rule_on_the_workflow_is_for_what_ran_and_a_root_is_not_ruled_out_before_it_is_known() -> None:
     with scoring(
         sampling=Sampling(rate=0.0, rules=[Rule(rate=1.0, name="vip", when=RuleCondition(workflow="math_agent"))])

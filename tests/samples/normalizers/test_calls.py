@@ -143,6 +143,23 @@ def test_the_same_call_without_an_id_is_two_calls_if_one_prompt_shows_it_twice()
     assert shown(samples)[1:-1] == [("roll",), "= 3", ("roll",), "= 5"]
 
 
+@pytest.mark.parametrize("scope", ["gcp.vertex.agent", "opentelemetry.instrumentation.google_genai"])
+@pytest.mark.parametrize("ids", [("adk-1", "adk-2", "adk-3"), ("weather_0", "weather_1", "weather_0")])
+def test_a_position_that_stands_for_a_missing_id_is_no_id(scope: str, ids: tuple[str, str, str]) -> None:
+    lima = {"city": "Lima"}
+    said = [calls((ids[0], "weather", ROME), (ids[1], "weather", OSLO)), calls((ids[2], "weather", lima))]
+    first = [
+        calls(("weather_0", "weather", ROME), ("weather_1", "weather", OSLO)),
+        *answers(("weather_0", "sun"), ("weather_1", "snow")),
+    ]
+    second = [*first, calls(("weather_0", "weather", lima)), *answers(("weather_0", "fog"))]
+    models = [(1, [ASKED], said[0]), (3, [ASKED, *first], said[1]), (5, [ASKED, *second], SAID)]
+
+    samples = samples_of(agent(), *(chat(at, asked, [answer], scope=scope) for at, asked, answer in models))
+
+    assert shown(samples) == [*WEATHER[:-1], ("weather", "Lima"), "= fog", WEATHER[-1]]
+
+
 @pytest.mark.parametrize("results", [{}, {"result": ""}], ids=["unknown", "empty"])
 def test_a_tool_without_a_result_gives_way_to_the_prompts_and_an_empty_result_does_not(results: dict[str, str]) -> None:
     called, ran = calls(("c1", "weather", ROME)), tool(2, "weather", id="c1", **results)

@@ -404,3 +404,60 @@ def test_a_tool_has_its_own_name_and_arguments(scope: str, given: dict[str, Any]
     assert translated is not None
     assert translated.attributes[semconv.TOOL_NAME] == "get_weather"
     assert translated.attributes[semconv.TOOL_CALL_ARGUMENTS] == {"city": "Paris"}
+
+
+def test_the_answer_of_a_crewai_agent_is_its_raw_text() -> None:
+    prompt = [{"role": "system", "content": "You are a guide."}, {"role": "user", "content": f"Task: {QUESTION}"}]
+    result = {"raw": ANSWER, "pydantic": None, "agent_role": "Guide", "messages": prompt, "last_replan_reason": None}
+    run = {
+        "input.value": json.dumps({"messages": QUESTION}),
+        "output.value": json.dumps(result),
+        **dict.fromkeys(("input.mime_type", "output.mime_type"), "application/json"),
+    }
+
+    root = of("AGENT", run, "openinference.instrumentation.crewai", name="Guide.kickoff")
+
+    assert samples_of(root).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(("hidden", "images"), [({}, 1), ({"type": "image"}, 0)], ids=["not flat", "hidden"])
+def test_an_image_that_flat_messages_lack_is_read_from_the_input(hidden: dict[str, str], images: int) -> None:
+    parts = [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": IMAGE}}]
+    flat = "llm.input_messages.0.message"
+    call = {
+        "input.value": json.dumps([{"role": "user", "content": parts}]),
+        "input.mime_type": "application/json",
+        f"{flat}.role": "user",
+        f"{flat}.contents.0.message_content.type": "text",
+        f"{flat}.contents.0.message_content.text": QUESTION,
+        **{f"{flat}.contents.1.message_content.{key}": value for key, value in hidden.items()},
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+    }
+
+    sample = samples_of(of("LLM", call)).single_turn
+
+    assert sample is not None
+    assert len(sample.images or ()) == images
+    assert sample.response == ANSWER
+
+
+def test_parallel_calls_in_messages_of_their_own_are_one_message() -> None:
+    prompt: list[dict[str, str]] = [{"role": "user", "content": QUESTION}]
+    for name, city in (("c1", "Rome"), ("c2", "Oslo")):
+        call = {"id": name, "function.name": "weather", "function.arguments": json.dumps({"city": city})}
+        prompt.append({"role": "assistant", **{f"tool_calls.0.tool_call.{key}": value for key, value in call.items()}})
+    prompt += [{"role": "tool", "tool_call_id": name, "content": name} for name in ("c1", "c2")]
+    flat = {
+        f"llm.input_messages.{n}.message.{key}": value
+        for n, message in enumerate(prompt)
+        for key, value in message.items()
+    }
+
+    asked = content_of(of("LLM", flat))[semconv.INPUT_MESSAGES]
+
+    assert [message["role"] for message in asked] == ["user", "assistant", "tool", "tool"]
+    assert [part["id"] for part in asked[1]["parts"]] == ["c1", "c2"]

@@ -200,3 +200,54 @@ def test_what_a_stream_was_given_is_reported_at_its_end() -> None:
     found = content_of(of("workflow", {"inputs": {"input": ""}, "tags": []}, values))
 
     assert found[semconv.INPUT_VALUE] == {"query": QUESTION}
+
+
+LLAMA_INDEX = "opentelemetry.instrumentation.llamaindex"
+
+
+def of_llama_index(name: str, start_ns: int, end_ns: int, gave: Any = None, **fields: Any) -> Any:
+    written = {} if gave is None else {"traceloop.entity.output": json.dumps(gave)}
+    kind = {"traceloop.span.kind": name.rpartition(".")[2], **written}
+    return external(kind, LLAMA_INDEX, name=name, trace_id=1, start_ns=start_ns, end_ns=end_ns, **fields)
+
+
+def test_steps_after_the_end_of_a_llama_index_agent_belong_to_its_unit() -> None:
+    agent = of_llama_index("FunctionAgent.workflow", 0, 10, span_id=1)
+    state = {"input": [{"role": "user", "blocks": [{"block_type": "text", "text": "x"}]}], "current_agent_name": "a"}
+    steps = [
+        of_llama_index("BaseWorkflowAgent.task", n * 20, n * 20 + 9, state, span_id=n + 1, parent_id=1)
+        for n in range(1, 4)
+    ]
+    model = external(GENAI_CHAT, trace_id=1, span_id=9, parent_id=4, start_ns=61, end_ns=65)
+
+    assert samples_of(agent, *steps, model).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert len(units_of([agent, of_llama_index("QueryEngine.workflow", 20, 30, span_id=2, parent_id=1)])) == 2
+
+
+def test_a_message_of_llama_index_is_its_blocks() -> None:
+    message = {"role": "assistant", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": ANSWER}]}
+    ended = {"result": {"response": message, "structured_response": None, "current_agent_name": "a", "tool_calls": []}}
+
+    sample = samples_of(of_llama_index("FunctionAgent.workflow", 0, 10, ended)).single_turn
+
+    assert sample is not None
+    assert sample.response == ANSWER
+
+
+def test_a_retriever_of_llama_index_is_read_of_its_nodes() -> None:
+    nodes = [
+        json.dumps({"node": {"id_": text, "metadata": {}, "text": text}, "score": 1.0})
+        for text in ("Children enter free.", "Adults pay 5.")
+    ]
+    asked = {"traceloop.entity.input": json.dumps({"str_or_query_bundle": {"query_str": QUESTION, "embedding": None}})}
+    root = of_llama_index("RetrieverQueryEngine.workflow", 0, 90, {"response": ANSWER, "metadata": {}}, span_id=1)
+    retriever = [
+        of_llama_index("VectorIndexRetriever.task", n, 9 - n, nodes, span_id=n + 1, parent_id=n) for n in (1, 2)
+    ]
+    queried = external({**retriever[0].attributes, **asked}, LLAMA_INDEX, name=retriever[0].name)
+
+    sample = samples_of(root, *retriever).single_turn
+
+    assert sample is not None
+    assert (sample.response, sample.retrieved_contexts) == (ANSWER, ["Children enter free.", "Adults pay 5."])
+    assert content_of(queried)[semconv.RETRIEVAL_QUERY] == QUESTION

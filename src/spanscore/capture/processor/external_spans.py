@@ -50,7 +50,15 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
-from spanscore.pipeline.assembly import GRACE_NS, ROOT_RUN, ROOT_RUN_SCOPE, RootRole, role_of_operation, split
+from spanscore.pipeline.assembly import (
+    GRACE_NS,
+    ROOT_RUN,
+    ROOT_RUN_SCOPE,
+    STEPS_SCOPE,
+    RootRole,
+    role_of_operation,
+    split,
+)
 from spanscore.pipeline.in_force import WHOLE_TRACE
 from spanscore.samples.normalizers.registry import SpanNormalizers
 
@@ -567,7 +575,7 @@ class ExternalSpans:
             unit.is_unit = unit.is_unit or is_full
             if is_full or (unit.is_unit and unit.open_above is None):
                 self._hand_on_early(unit, now_ns)
-        if unit.root_ended is not None and unit.settled and not unit.open:
+        if unit.settled and not unit.open and not _awaits_steps(unit):
             self._finish(unit, now_ns)
 
     def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
@@ -673,7 +681,17 @@ def _began_later(span: Any, parent_context: Context | None) -> bool:
     times of its steps, when the run has ended."""
     above: Any = trace.get_current_span(parent_context)
     end_ns = getattr(above, "end_time", None)
-    return end_ns is not None and span.start_time >= end_ns and above.get_span_context()[_IDS] == span.parent[_IDS]
+    if end_ns is None or (_scope(span) == _scope(above) == STEPS_SCOPE and not span.name.endswith(ROOT_RUN)):
+        return False
+    return bool(span.start_time >= end_ns and above.get_span_context()[_IDS] == span.parent[_IDS])
+
+
+def _awaits_steps(unit: FollowedUnit) -> bool:
+    """Return whether the root has not ended, or may have ended before its steps, as LlamaIndex's run (see `STEPS_SCOPE`)."""
+    if unit.root_ended is None:
+        return True
+    root, _, _ = unit.root_ended
+    return root.scope == STEPS_SCOPE and root.no_content is not None
 
 
 def _is_root_run(span: Any, parent_context: Context | None) -> bool:

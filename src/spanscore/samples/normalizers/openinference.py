@@ -214,7 +214,14 @@ def _output(raw_content: Mapping[str, Any]) -> Any:
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.INVOKE_WORKFLOW, _input(raw_content), _output(raw_content))
+    output = _output(raw_content)
+    if isinstance(output, dict) and output.keys() >= _CREWAI_KEYS:
+        output = output["raw"]
+    return content_of(semconv.INVOKE_WORKFLOW, _input(raw_content), output)
+
+
+_CREWAI_KEYS: Final = frozenset({"raw", "pydantic", "agent_role"})
+"""Keys of the output of CrewAI's ``Agent.kickoff``; ``raw`` is the answer, the other keys describe the run."""
 
 
 def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
@@ -231,7 +238,7 @@ def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     # A dump by LangChain has message ids, by which earlier messages of the conversation are recognised.
     is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith(_DUMPS)
-    prompts = prompts_in(_input(raw_content)) if is_dump else []
+    prompts = prompts_in(_input(raw_content)) if is_dump or _lacks_image(raw_content) else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None)
     if not prompts:
         texts = raw_content.get(semconv.LLM_PROMPTS)
@@ -242,9 +249,26 @@ def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
 
 
+def _lacks_image(raw_content: Mapping[str, Any]) -> bool:
+    """Return whether only the input has an image (chat completions of OpenAI's agents). A hidden image has a flat type."""
+    if '"image_url"' not in str(raw_content.get(semconv.INPUT_VALUE)):
+        return False
+    return not any(value == "image" and name.endswith(".message_content.type") for name, value in raw_content.items())
+
+
 def _flat_messages(raw_content: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
-    messages = (_flat_message(fields, role) for fields in positions(raw_content, prefix))
-    return [message for message in messages if message is not None]
+    """Return the messages. Parallel calls of the Responses API, each in a message of its own, become one message."""
+    messages = list[dict[str, Any]]()
+    for message in (_flat_message(fields, role) for fields in positions(raw_content, prefix)):
+        if message is not None and messages and _has_only_calls(message) and _has_only_calls(messages[-1]):
+            messages[-1] = {**message, "parts": [*messages[-1]["parts"], *message["parts"]]}
+        elif message is not None:
+            messages.append(message)
+    return messages
+
+
+def _has_only_calls(message: Mapping[str, Any]) -> bool:
+    return {part["type"] for part in message["parts"]} == {"tool_call"}
 
 
 def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any] | None:

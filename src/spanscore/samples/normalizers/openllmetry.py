@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.core.codecs.messages import join_text_blocks
 from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.codecs.stored_sample import call_id_in
 from spanscore.core.codecs.text import from_wire
@@ -46,9 +47,15 @@ _SCOPES: Final = (
     "traceloop.tracer",
     "@traceloop/instrumentation-",
 )
+_LLAMA_INDEX: Final = "opentelemetry.instrumentation.llamaindex"
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
+)
+_OF_LLAMA_INDEX: Final = NoContent(
+    _OFF.reason,
+    f"{_OFF.hint}. The span of a LlamaIndex agent often has none: trace the client of its model, too"
+    " (opentelemetry-instrumentation-openai …)",
 )
 _IN_RECORDS: Final = NoContent(
     "content is in log records, not on the spans (openllmetry)",
@@ -120,7 +127,8 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
     kind = raw.get(semconv.TRACELOOP_KIND)
     if kind == "tool":
         return semconv.EXECUTE_TOOL
-    if raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
+    is_retriever = span.scope == _LLAMA_INDEX and kind == "task" and _name(span, raw).endswith("Retriever.task")
+    if is_retriever or raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
         return semconv.RETRIEVAL
     if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
         return semconv.INVOKE_AGENT
@@ -166,7 +174,9 @@ def _no_content(scope: str) -> NoContent:
     parts = scope.split(".")[:3]
     modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
-    return _IN_RECORDS if False in legacy else _OFF
+    if False in legacy:
+        return _IN_RECORDS
+    return _OF_LLAMA_INDEX if scope == _LLAMA_INDEX else _OFF
 
 
 _STREAMED: Final = {"input": ""}
@@ -178,6 +188,9 @@ def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     end_event = outputs.get("kwargs") if isinstance(outputs, dict) else None
     if inputs == _STREAMED and isinstance(end_event, dict):
         inputs = end_event.get("inputs", inputs)
+    response = _value_in(_value_in(outputs, "result"), "response")
+    if isinstance(response, dict) and "blocks" in response:  # the end of a LlamaIndex agent
+        outputs = join_text_blocks(response["blocks"])
     return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _value_in(outputs, "outputs"))
 
 
@@ -202,7 +215,10 @@ def _arguments(value: Any) -> Any:
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    return content_of(semconv.RETRIEVAL, json_at(raw_content, *_INPUTS), json_at(raw_content, *_OUTPUTS))
+    query = json_at(raw_content, *_INPUTS)
+    for key in ("query_bundle", "str_or_query_bundle", "query_str"):  # LlamaIndex's: {"query_bundle": {"query_str"}}
+        query = _value_in(query, key)
+    return content_of(semconv.RETRIEVAL, query, json_at(raw_content, *_OUTPUTS))
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
