@@ -63,7 +63,7 @@ def log_of_a_new_process() -> None:
 
 HOW = "is not installed: python -m tests.servers install"
 SHARE_SERVERS = {"end_to_end", "integrations", "servers"}
-LONGEST = ("servers", "cli", "kafka", "monitoring", "wiring", "safety", "service", "pipeline", "stored", "judges")
+LONGEST = ("servers", "cli", "kafka", "monitoring", "wiring", "capture", "safety", "service", "pipeline", "judges")
 """Folders, by the minutes that they take. The other workers would wait for one that begins such a folder last."""
 assert all((Path(__file__).parent / folder).is_dir() for folder in LONGEST), "a folder of LONGEST was moved"
 
