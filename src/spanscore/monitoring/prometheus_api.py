@@ -18,7 +18,6 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.baselines import DAY_S, STEP_S
 from spanscore.monitoring.estimates import SUMMED, WEIGHTED, Moments
-from spanscore.monitoring.promql import label
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 
 _HOW = "give the address of its page, such as http://localhost:9090"
@@ -120,8 +119,8 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
         ConfigurationError: Prometheus does not answer, or refuses.
     """
     last = int(end_s // STEP_S) * STEP_S
-    by = (promql.METRIC, promql.EVALUATOR_VERSION, label(semconv.UNIT_KIND), label(semconv.UNIT_NAME))
-    sources = f'{label(semconv.EVALUATION_SOURCE)}=~"|{semconv.SOURCE_INNER}"'
+    by = (promql.METRIC, promql.EVALUATOR_VERSION, promql.label(semconv.UNIT_KIND), promql.label(semconv.UNIT_NAME))
+    sources = f'{promql.label(semconv.EVALUATION_SOURCE)}=~"|{semconv.SOURCE_INNER}"'
     matchers = ",".join(filter(None, (promql.matching(where), sources)))
     for day in range(days, 0, -1):
         begin, end = last - day * DAY_S, last - (day - 1) * DAY_S
@@ -157,7 +156,7 @@ def _query_increases(
     for name, instrument in instruments:
         growth = promql.exact_increase(instrument, promql.duration(step), where, by)
         for series in api.query_range(growth, start_s=begin + step, end_s=end, step_s=step):
-            steps = sums[tuple(series.labels.get(name, "") for name in by)]
+            steps = sums[tuple(series.labels.get(label, "") for label in by)]
             for time, value in series.points:
                 steps[int(time) - step][name] = value
     return {labels: dict(steps) for labels, steps in sums.items()}

@@ -302,7 +302,7 @@ class Providers:
         """Return spanscore's meter, one object per provider. Chooses the providers at first use."""
         provider = self._provider("metrics")
         meter = _meters.get(id(provider))
-        if meter is None:  # kept, because a proxy returns a new meter at each call, with new instruments
+        if meter is None:  # a proxy returns a new meter with new instruments at each call, so the first one is kept
             meter = _meters.setdefault(id(provider), provider.get_meter(*scope()))
             weakref.finalize(provider, _meters.pop, id(provider), None).atexit = False
         return meter

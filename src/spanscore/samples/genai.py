@@ -10,7 +10,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.config.capture import Extract
 from spanscore.core.codecs.media import add_unit_images, join_marked_blocks, mark_media
-from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, call_names_and_ids, read_message, role_of
+from spanscore.core.codecs.messages import ASSISTANT, INPUT_OF_STREAM, SYSTEM, call_names_and_ids, read_message, role_of
 from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.codecs.text import as_text, from_wire, is_cut
 from spanscore.core.log import log_once
@@ -169,14 +169,10 @@ def _read_root_input(top: SpanData, operation: str, models: Sequence[SpanData]) 
         value = None if operation in semconv.MODEL_OPERATIONS else _object_in(prompts)
         prompts = prompts if value is None else ()
     input = _root_value(top, prompts, value)
-    if input.value in (None, _INPUT_OF_STREAM) and not input.messages:
+    if input.value in (None, INPUT_OF_STREAM) and not input.messages:
         variables = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
         return replace(input, value=mark_media(next((values for values in variables if values is not None), None)))
     return input
-
-
-_INPUT_OF_STREAM: Final = {"input": ""}
-"""Input of LangChain's run that is streamed, at its start."""
 
 
 def _object_in(messages: Sequence[GenAIMessage]) -> Any:

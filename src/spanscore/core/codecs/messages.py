@@ -358,6 +358,8 @@ def read_message(value: Any) -> dict[str, Any] | None:
     return marked
 
 
+INPUT_OF_STREAM = {"input": ""}
+"""Input of a LangChain run that is streamed, at its start; not to be changed."""
 _BESIDE_PARTS = frozenset({"tool_calls", "tool_call_id"})
 """Keys of OpenAI's messages that LiteLLM leaves beside the parts."""
 _RESPONSES_ITEMS = ("function_call", "function_call_output")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.core.codecs.messages import TOOL, role_of
+from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     AttributeLookup,
@@ -72,10 +73,7 @@ class Langfuse:
         if failed:  # the SDK leaves the span's status unset
             span = replace(span, status="error")
         metadata = {
-            name[len(start) :]: _metadata_value(raw[name])
-            for start in _METADATA
-            for name in raw
-            if name.startswith(start)
+            key: _metadata_value(value) for start in _METADATA for key, value in attributes_under(start, raw).items()
         }
         session = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
         plain = plain_attributes(raw, operation, {**metadata, "session_id": session}) | name_attribute(

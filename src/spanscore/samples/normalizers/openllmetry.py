@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.core.codecs.messages import join_text_blocks
+from spanscore.core.codecs.messages import INPUT_OF_STREAM, join_text_blocks
 from spanscore.core.codecs.sdk import attributes_under
 from spanscore.core.codecs.stored_sample import call_id_in
 from spanscore.core.codecs.text import from_wire
@@ -179,14 +179,10 @@ def _no_content(scope: str) -> NoContent:
     return _OF_LLAMA_INDEX if scope == _LLAMA_INDEX else _OFF
 
 
-_STREAMED: Final = {"input": ""}
-"""LangChain's input at the start of a streamed run."""
-
-
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     inputs, outputs = _value_in(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
     end_event = outputs.get("kwargs") if isinstance(outputs, dict) else None
-    if inputs == _STREAMED and isinstance(end_event, dict):
+    if inputs == INPUT_OF_STREAM and isinstance(end_event, dict):
         inputs = end_event.get("inputs", inputs)
     response = _value_in(_value_in(outputs, "result"), "response")
     if isinstance(response, dict) and "blocks" in response:  # the end of a LlamaIndex agent
