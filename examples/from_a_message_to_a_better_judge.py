@@ -48,8 +48,10 @@ from opentelemetry.sdk.trace import TracerProvider
 COMMAND = (sys.executable, "-c", "from spanscore.cli.main import main; main()")
 HABIT = "Sure thing!"
 """The words that people find impolite, and the judge does not."""
-WORDS = {HABIT: 0.25, "Here you are, please.": 0.45, "Look it up yourself.": 0.3}
+WORDS = {HABIT: 0.35, "Here you are, please.": 0.35, "Look it up yourself.": 0.3}
 """Beginning of an answer → share of the answers that begin so."""
+CANDIDATES = 8
+"""Candidates of the tuning. Each shows a few cases drawn at random, and one of them must show the habit."""
 REQUESTS = 120
 MESSAGES_PER_HOUR = 3
 WITHIN_S = 60.0
@@ -264,12 +266,14 @@ def main(
         spanscore("calibrate", "labels.jsonl", "--metric", "polite", folder=folder)
 
         print("\n4. The labels tune the judge.")
-        tune = ("tune", "spanscore.yaml", "labels.jsonl", "--metric", "polite", "--candidates", "4")
+        tune = ("tune", "spanscore.yaml", "labels.jsonl", "--metric", "polite", "--candidates", str(CANDIDATES))
         spanscore(*tune, "--label", "polite_review", "--out", "tuned.json", folder=folder)
 
         print("\n5. The new prompts go into the file, which the running scorer reads again.")
         configure(folder, judge_url, webhook_url, prompts={"file": "tuned.json"})
         version = json.loads((folder / "tuned.json").read_text("utf-8"))["evaluator_version"]
+        if version in before:
+            raise SystemExit("the tuning found no better prompts, so there is nothing to reload")
         wait_until(lambda: version in str(scorer.status()), f"evaluator version {version} in force")
         ask(REQUESTS)
         wait_until(lambda: version in means(port), f"a mean by evaluator version {version}")

@@ -41,7 +41,7 @@ PRINTED = {
         "3 messages; the first is about trace ",
         "120 of 120 drawn cases have a label, by 1 annotator",
         "polite: kept. ",
-        "The judge's mean is 0.42; it was 0.74.",
+        "The judge's mean is 0.28; it was 0.74.",
     ],
     "agent_quality.py": [
         "a wrong tool                      0.00                1.00                1.00",
