@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-import tracemalloc
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -301,21 +302,25 @@ def test_hostile_records_take_the_memory_that_is_counted(part: Any) -> None:
     """The values are small on the network and large in memory, such as empty maps."""
     record = encoded(100, AnyValue(array_value=ArrayValue(values=[any_value(part)] * 20)))
     store = LogContent(most := 800_000, 60_000_000_000)
-    tracemalloc.start(16)
-    try:
-        for batch in range(30):
-            store.add(one._replace(ids=(batch + 1, one.ids[1])) for one in content_in_logs(record))
-        gc.collect()  # garbage in cycles is not kept
-        of_this_test = tracemalloc.Filter(True, __file__, all_frames=True)  # threads of earlier tests may allocate, too
-        kept = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([of_this_test]).traces)
-    finally:
-        tracemalloc.stop()
+    for batch in range(30):
+        store.add(one._replace(ids=(batch + 1, one.ids[1])) for one in content_in_logs(record))
     counts = store.counts()
 
     assert counts is not None
     assert counts.waiting + counts.dropped == 3_000
     assert 0 < counts.waiting < 3_000
-    assert kept < 1.25 * most
+    assert memory_of(store) < 1.1 * most
+
+
+def memory_of(root: object) -> int:
+    """Return the bytes of an object and of all objects that it refers to, without code."""
+    reached, waiting = {id(root): root}, [root]
+    while waiting:
+        for each in gc.get_referents(waiting.pop()):
+            if id(each) not in reached and not isinstance(each, type | FunctionType | ModuleType):
+                reached[id(each)] = each
+                waiting.append(each)
+    return sum(map(sys.getsizeof, reached.values()))
 
 
 def any_value(value: Any) -> AnyValue:
