@@ -72,7 +72,8 @@ class FairQueue:
 
     def put(self, waiter: Waiter, *, again: bool = False) -> None:
         """Add a question at the end of its metric's queue, or at the front if it was refused (``again``)."""
-        queue = self._held.setdefault(waiter.metric, deque())
+        queues = self._late if again and waiter.held_until_s <= waiter.since_s else self._held
+        queue = queues.setdefault(waiter.metric, deque())
         if again:
             queue.appendleft(waiter)
         else:
