@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import html
+import re
 import threading
 from base64 import b64encode
 from collections import Counter
@@ -247,7 +248,7 @@ _escape = partial(html.escape, quote=False)
 def _slack(event: _Event) -> _Event:
     url = event["data"].get("url")
     lines = [f"*{_escape(_title(event))}*", *map(_escape, _lines(event))]
-    text = "\n".join(lines)[:_SLACK_CHARS]
+    text = re.sub(r"&\w*\Z", "", "\n".join(lines)[:_SLACK_CHARS])  # without a part of an escape
     sections = [text] if url is None else [text, f"<{_escape(url)}|Open the trace>"]
     blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": section}} for section in sections]
     return {"text": _escape(_title(event)), "blocks": blocks}
