@@ -30,6 +30,11 @@ def format_number(number: float | None, unknown: str = "?") -> str:
     return unknown if number is None else f"{number:,.0f}"
 
 
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters; a longer text is cut, and ends in "…"."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def format_value(value: float | str) -> str:
     """Return the value of a score: a category as it is, a number with two digits."""
     return value if isinstance(value, str) else f"{value:.2f}"

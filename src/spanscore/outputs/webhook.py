@@ -25,7 +25,7 @@ from spanscore.config.collect import CaseCondition
 from spanscore.config.outputs import WebhookSettings, signing_key, trace_link
 from spanscore.core import loop
 from spanscore.core.job import Job
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_count, shorten
 from spanscore.core.sample import MultiTurnSample
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
@@ -213,7 +213,7 @@ def _excerpts(job: Job) -> Mapping[str, str | None]:
 
 
 def _cut(text: str | None) -> str | None:
-    return text if text is None or len(text) <= _EXCERPT_CHARS else f"{text[: _EXCERPT_CHARS - 1]}…"
+    return text and shorten(text, _EXCERPT_CHARS)
 
 
 def _title(event: _Event) -> str:
