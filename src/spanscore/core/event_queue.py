@@ -204,7 +204,6 @@ class EventQueue(Generic[_To]):
         batch: number of events that ends the gathering early.
         batch_bytes: approximate bytes of content that end the gathering early.
         gather_s: seconds for which the reader gathers after its first event.
-        abandoned: whether the reader has been abandoned.
         size_bytes: approximate bytes of content of the waiting events.
         asleep: whether the reader sleeps until an item arrives or a timer is due.
     """

@@ -178,7 +178,6 @@ class Appended(NamedTuple):
     """The file that received a line.
 
     Attributes:
-        file: identity of the file.
         is_first: whether the file was empty before.
     """
 

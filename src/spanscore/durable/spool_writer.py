@@ -311,7 +311,6 @@ class SpoolWriter:
         """Run operations in one transaction; return the functions to call, and the operations to repeat.
 
         Args:
-            operations: operations in order.
             since_s: time of the first of them, by ``monotonic``.
         """
         try:

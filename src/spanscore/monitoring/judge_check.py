@@ -31,11 +31,9 @@ class JudgeCheckPlan:
     """The alert on one metric's judge.
 
     Attributes:
-        metric: name of the metric.
         every_s: seconds between two runs.
         below: p-value below which the alert fires, (0, 1).
         false_alarm_every_s: at most one false alarm in this time, in s, on drops and changed judges together.
-        severity: severity of the alert.
     """
 
     metric: str

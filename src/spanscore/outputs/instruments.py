@@ -62,10 +62,6 @@ class MeterInstruments:
     """The instruments of one meter, which add up the numbers of all scorers on it.
 
     The SDK would silently ignore the callbacks of a second scorer's instruments with the same names.
-
-    Attributes:
-        abandoned: whether recording has stopped.
-        histograms: the histograms, by name.
     """
 
     def __init__(self, meter: Meter) -> None:

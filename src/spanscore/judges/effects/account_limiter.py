@@ -37,7 +37,6 @@ class Waiter:
     """A question that waits to be sent.
 
     Attributes:
-        metric: name of the metric that asks it.
         held_until_s: time until which its unit's spans wait for the answer; the loop's clock.
         since_s: time at which it was added; the loop's clock.
         tokens: estimated tokens of question and answer; 0 if no limit counts tokens.

@@ -278,7 +278,6 @@ class FallingBack(JudgeMiddleware):
     the first judge's scores contains no score of a fallback.
 
     Args:
-        judge: the first judge.
         fallbacks: further judges; the first one that is not away is asked. If all are away, questions wait for ``judge``.
         is_away: returns whether a judge cannot be asked; by default, whether its breaker refuses requests.
 

@@ -239,7 +239,6 @@ def _in_order(kind: str, required: Mapping[str, bool]) -> tuple[str, ...]:
 
 
 def _parse_names(metric: str, names: Any) -> dict[str, bool]:
-    """Return field → whether it is required."""
     if isinstance(names, str) or not isinstance(names, Collection) or not names:
         raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
     required: dict[str, bool] = {}
