@@ -44,6 +44,23 @@ def test_spans_may_come_by_stdin(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").is_file()
 
 
+def test_bytes_that_are_not_utf_8_do_not_end_the_reading_of_stdin(tmp_path: Path) -> None:
+    spans = stored(0.25).encode().replace(b"{", b'{"note":"\xff",', 1)
+
+    result = CliRunner().invoke(app("report"), ["report", "-", "-o", str(tmp_path / "page.html")], input=spans)
+
+    assert result.exit_code == 0, result.output
+    assert "faithfulness is 0.25 on 1 score" in result.output
+
+
+def test_a_path_below_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "spans.jsonl").write_text(stored(0.25), encoding="utf-8")
+    path = tmp_path / "spans.jsonl" / "spans.jsonl"
+
+    with pytest.raises(ConfigurationError, match=r"spans\.jsonl: Not a directory"):
+        CliRunner().invoke(app("report"), ["report", str(path)], catch_exceptions=False)
+
+
 def test_file_without_scores_says_so(tmp_path: Path) -> None:
     memory = Memory()
     memory.providers.tracer_provider.get_tracer("app").start_span("unscored").end()

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spanscore.core import event_queue as duty_cycle
-from spanscore.core.event_queue import DutyCycle
+from spanscore.core.event_queue import DutyCycle, Turns
 
 MS = 1_000_000
 
@@ -41,7 +41,7 @@ def a_cycle(yields_cpu=True):
 
 def part_worked(machine, cycle, fill=0.0, turns=200):
     """Return which part of the time a thread works that has always more to do, when it has found its pace."""
-    mine = cycle.turns(lambda: fill)
+    mine = Turns(cycle, lambda: fill)
     for turn in range(2 * turns):
         if turn == turns:
             began_ns, before_ns = machine.now_ns, machine.ours_ns.total()
@@ -52,7 +52,7 @@ def part_worked(machine, cycle, fill=0.0, turns=200):
 
 def begun_turns(machine, cycle):
     """Return the turns of a thread of its own that has read its clock."""
-    machine.thread = mine = cycle.turns(lambda: 0.0)
+    machine.thread = mine = Turns(cycle, lambda: 0.0)
     mine.rest_s()
     return mine
 
@@ -130,7 +130,7 @@ def test_two_threads_of_ours_do_not_take_each_other_for_the_application(monkeypa
 
 def test_less_than_a_turn_needs_no_rest_and_adds_up(monkeypatch):
     machine = Machine(monkeypatch, application=1.0)
-    mine = a_cycle().turns(lambda: 0.0)
+    mine = Turns(a_cycle(), lambda: 0.0)
     mine.rest_s()
     machine.work(MS)
     machine.rest(1.0)
@@ -142,7 +142,7 @@ def test_less_than_a_turn_needs_no_rest_and_adds_up(monkeypatch):
 
 def test_a_long_turn_is_not_paid_for_with_seconds(monkeypatch):
     machine = Machine(monkeypatch, application=1.0)
-    mine = a_cycle().turns(lambda: 0.0)
+    mine = Turns(a_cycle(), lambda: 0.0)
     mine.rest_s()
     machine.rest(1.0)
     machine.work(500 * MS)
@@ -152,7 +152,7 @@ def test_a_long_turn_is_not_paid_for_with_seconds(monkeypatch):
 
 def test_a_thread_that_takes_another_s_place_begins_with_its_own_clock(monkeypatch):
     machine = Machine(monkeypatch, application=1.0)
-    mine = a_cycle().turns(lambda: 0.0)
+    mine = Turns(a_cycle(), lambda: 0.0)
     machine.work(10**12)
     mine.rest_s()
 

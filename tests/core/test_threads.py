@@ -30,6 +30,14 @@ def test_work_that_is_cancelled_before_its_turn_is_not_done_and_keeps_no_other_w
     serial.stop()
 
 
+def test_work_that_comes_after_the_end_is_not_done_and_starts_no_thread() -> None:
+    serial, done = SerialThread("spanscore-ended"), list[str]()
+    serial.do(lambda: True).result(10)
+    serial.stop()
+
+    assert (serial.do(lambda: done.append("late") is None).result(10), done) == (False, [])
+
+
 def naps(monkeypatch, work):
     """Run ``work`` on a new thread; return how often it yielded. The clock advances only for ``work``."""
     clock, slept = [10**9], []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -130,6 +130,27 @@ def returns_text_or_none(sample: Any) -> str | None:
 def test_a_function_that_returns_a_text_needs_categories(function: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"returns a text: write @metric\(categories="):
         metric(function)
+
+
+@pytest.mark.parametrize("returned", [Literal[0, 1], "Literal[0, 1]", Literal[0, 1] | None, "Literal[0, 1] | None"])
+def test_a_function_that_returns_one_of_several_numbers_needs_no_categories(returned: Any) -> None:
+    def grade(sample: Any) -> Any:
+        return 1
+
+    grade.__annotations__["return"] = returned
+
+    assert metric(grade).score_sync(SAMPLE).value == 1.0
+
+
+@pytest.mark.parametrize("returned", [Literal["a"], "Literal['a']", Literal["a"] | None, "Literal['a'] | None"])
+def test_a_function_that_returns_one_of_several_words_needs_categories(returned: Any) -> None:
+    def word(sample: Any) -> Any:
+        return "a"
+
+    word.__annotations__["return"] = returned
+
+    with pytest.raises(ConfigurationError, match="returns a text"):
+        metric(word)
 
 
 def test_a_text_of_an_unannotated_function_says_what_is_possible() -> None:

@@ -108,3 +108,19 @@ def test_a_bundle_of_criteria_has_the_images_once() -> None:
 
     assert [score.value for score in loop.run(score_all())] == [1.0, 1.0]
     assert [prompt.images for prompt in judge.calls] == [{1: ASKED}]
+
+
+def test_samples_with_equal_texts_and_different_images_share_no_bundle() -> None:
+    verdicts = {name: {"reason": "r", "verdict": 1} for name in ("right", "kind")}
+    judge = Seeing([{"step": "judge_criteria", "output": {name: verdict}} for name, verdict in verdicts.items()])
+    right, kind = (AspectCritic(judge, name=name, definition=f"It is {name}.", bundle=True) for name in verdicts)
+    first, second = (SAMPLE.model_copy(update={"images": [image]}) for image in (ASKED, FOUND))
+
+    async def score_both() -> list[Score]:
+        return await asyncio.gather(right.score(first), kind.score(second))
+
+    assert [score.value for score in loop.run(score_both())] == [1.0, 1.0]
+    assert [([*prompt.criteria], prompt.images) for prompt in judge.calls] == [
+        (["right"], {1: ASKED}),
+        (["kind"], {1: FOUND}),
+    ]

@@ -234,6 +234,17 @@ def test_what_is_left_at_the_end_is_lost_and_counted(tmp_path: Path, caplog: pyt
     assert "1 case (No such file or directory)" in caplog.text
 
 
+def test_a_retry_that_is_due_after_the_end_starts_no_thread(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "missing" / "cases.jsonl")
+    stage.scored(1)
+    stage.collector.finish(30)
+    before = threading.enumerate()
+
+    stage.pass_time(60)
+
+    assert [thread.name for thread in threading.enumerate() if thread not in before] == []
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

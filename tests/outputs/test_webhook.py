@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from hashlib import sha256
@@ -237,6 +238,16 @@ def test_slack_gets_text_and_blocks_without_markup_of_users() -> None:
     assert [block["type"] for block in body["blocks"]] == ["section", "section"]
     assert "grounded 0.25 (fail): &lt;!channel&gt; &amp; more" in body["blocks"][0]["text"]["text"]
     assert body["blocks"][1]["text"]["text"] == f"<https://t.example/{1:032x}|Open the trace>"
+
+
+def test_a_text_that_is_too_long_for_slack_is_cut_between_two_characters() -> None:
+    stage = Stage(format="slack", content=True)
+
+    stage.end_unit(1, *(make_score(0.25, metric=name, explanation="&" * 500) for name in ("grounded", "harmless")))
+
+    text = json.loads(stage.request().body)["blocks"][0]["text"]["text"]
+    assert 2_990 < len(text) <= 3_000
+    assert re.search("&(?!amp;|lt;)", text) is None
 
 
 def test_teams_gets_an_adaptive_card_with_a_link() -> None:

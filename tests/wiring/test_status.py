@@ -158,6 +158,16 @@ def test_a_table_fits_any_width_and_breaks_no_word(columns):
     assert {"response_relevancy", "gpt-4o-mini", "0.71–0.91", "judge_error", "not_sampled", "longer"} <= words
 
 
+@pytest.mark.parametrize("columns", [20, 30, 60])
+def test_a_table_breaks_no_word_of_wide_letters(columns):
+    console = Console(width=columns, color_system=None)
+
+    with console.capture() as capture:
+        console.print(TextTable(("category", "share"), [["技術的な問題", "12 %"], ["返金", "88 %"]]))
+
+    assert {"技術的な問題", "返金"} <= set(capture.get().replace("│", " ").split())
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 110])
 def test_a_status_fits_the_terminal_and_breaks_no_word(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))

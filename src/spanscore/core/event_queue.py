@@ -128,21 +128,13 @@ class DutyCycle:
         """Whether there is an application to yield to, and no caller waits."""
         return self.yields_cpu and not self._waiting_callers
 
-    def turns(self, fill: Callable[[], float]) -> Turns:
-        """Return the turns of one thread.
-
-        Args:
-            fill: returns the fill of the thread's queue, which may exceed 1; from 0.9 on, the thread does not rest.
-        """
-        return Turns(self, fill)
-
-    def rest_s(self, turns: Turns, worked_ns: int, fill: Callable[[], float]) -> float:
+    def rest_s(self, turns: Turns, worked_ns: int) -> float:
         """Return the rest that is due after a thread's work on the CPU, seconds; 0 = no rest."""
         self._own_cpu_ns += worked_ns
         self._working.add(turns)
         if not self.has_rests:
             return 0.0
-        urgency = min(max((fill() - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
+        urgency = min(max((turns.fill() - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
         # The fourth power gives the lowest share of one thread at a load of 0.44 already.
         base = max((1.0 - self._application_load()) ** 4, _LEAST / self._threads)
         share = base + (1.0 - base) * urgency  # of the time that the thread may work now
@@ -166,10 +158,15 @@ class DutyCycle:
 
 @dataclass(slots=True, eq=False)
 class Turns:
-    """The work and the rests of one thread."""
+    """The work and the rests of one thread.
 
-    _cycle: DutyCycle
-    _fill: Callable[[], float]
+    Attributes:
+        cycle: shares the CPU between this thread and the others.
+        fill: returns the fill of the thread's queue, which may exceed 1; from 0.9 on, the thread does not rest.
+    """
+
+    cycle: DutyCycle
+    fill: Callable[[], float]
     _rested_at_ns: float = inf
 
     def rest_s(self) -> float:
@@ -180,7 +177,7 @@ class Turns:
         if worked_ns < TURN_NS:
             return 0.0
         self._rested_at_ns = cpu_ns
-        return self._cycle.rest_s(self, worked_ns, self._fill)
+        return self.cycle.rest_s(self, worked_ns)
 
 
 # --- event queue ----------------------------------------------------------------------------------------------------
@@ -207,7 +204,6 @@ class EventQueue(Generic[_To]):
         batch: number of events that ends the gathering early.
         batch_bytes: approximate bytes of content that end the gathering early.
         gather_s: seconds for which the reader gathers after its first event.
-        abandoned: whether the reader has been abandoned.
         size_bytes: approximate bytes of content of the waiting events.
         asleep: whether the reader sleeps until an item arrives or a timer is due.
     """

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO, TypeAlias
 
 from spanscore.core.codecs.text import json_in
 from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError, writing
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # --- process lock ---------------------------------------------------------------------------------------------------
 
@@ -125,6 +128,32 @@ def make_database_private(path: Path, key: str) -> None:
                 file.chmod(0o600)
 
 
+def number_of(connection: sqlite3.Connection, query: str, *values: int) -> int:
+    """Return the number that is the only result of a query."""
+    return int(connection.execute(query, values).fetchone()[0])
+
+
+def check_database(connection: sqlite3.Connection, path: Path, key: str, *, application_id: int, version: int) -> bool:
+    """Return whether an SQLite database has tables of this program; False if it is empty.
+
+    Args:
+        key: key of the setting, for messages.
+        application_id: SQLite's ``application_id`` of such files, which identifies them among databases.
+        version: newest readable version of the schema.
+
+    Raises:
+        ConfigurationError: the file belongs to another program, or to a newer version.
+    """
+    is_empty = not number_of(connection, "SELECT count(*) FROM sqlite_master")
+    if not is_empty and number_of(connection, "PRAGMA application_id") != application_id:
+        raise ConfigurationError(f"{key}: {path} is a database of another program; choose another file")
+    if number_of(connection, "PRAGMA user_version") > version:
+        raise ConfigurationError(
+            f"{key}: {path} is of a newer version of spanscore: upgrade this one, or choose another file"
+        )
+    return not is_empty
+
+
 # --- line file ------------------------------------------------------------------------------------------------------
 
 # ``LineFile`` appends lines to a file that only its owner may read, and rotates the file when it is full.
@@ -149,7 +178,6 @@ class Appended(NamedTuple):
     """The file that received a line.
 
     Attributes:
-        file: identity of the file.
         is_first: whether the file was empty before.
     """
 

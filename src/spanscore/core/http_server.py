@@ -17,7 +17,6 @@ class QuietServer(ThreadingHTTPServer):
 
     Args:
         address: address to listen on, in the form of its family.
-        handler: class of the request handlers.
     """
 
     daemon_threads = True

@@ -90,7 +90,6 @@ class Registry:
         Args:
             name: name or alias of a built-in part, or ``"my_pkg:Class"``: a class, a function that returns a part, or a part
                 itself.
-            params: parameters of the part.
             offered: passed to parts that have a parameter of the name and no value for it in ``params``; not passed to other
                 parts.
 

@@ -30,6 +30,11 @@ def format_number(number: float | None, unknown: str = "?") -> str:
     return unknown if number is None else f"{number:,.0f}"
 
 
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters; a longer text is cut, and ends in "…"."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def format_value(value: float | str) -> str:
     """Return the value of a score: a category as it is, a number with two digits."""
     return value if isinstance(value, str) else f"{value:.2f}"
@@ -149,14 +154,19 @@ class TextTable:
     title: str = ""
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.cells import cell_len
+
         columns = list(zip(self.headers, *self.rows, strict=True))
-        words = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
+        words, lines = (
+            [max(cell_len(part) for cell in column for part in split(cell) or [""]) for column in columns]
+            for split in (str.split, str.splitlines)
+        )
         borders = options.max_width - sum(words) > _BORDER * len(words)
         room = options.max_width - (_BORDER * len(words) + 1 if borders else _GAP * len(words))
         if room < sum(words):
             yield "\n".join(self._lists())
         else:
-            yield self._table(_widths(columns, words, room), borders=borders)
+            yield self._table(_widths(words, lines, room), borders=borders)
 
     def _table(self, widths: Sequence[int], *, borders: bool) -> Any:
         from rich import box
@@ -183,12 +193,11 @@ class TextTable:
                     yield f"  {header}: {', '.join(cell.splitlines())}"
 
 
-def _widths(columns: Sequence[Sequence[str]], words: Sequence[int], room: int) -> list[int]:
+def _widths(words: Sequence[int], lines: Sequence[int], room: int) -> list[int]:
     """Return the width of each column: that of its longest word. The first columns with longer lines share the spare width."""
     spare, widths = room - sum(words), []
-    for column, word in zip(columns, words, strict=True):
-        longest_line = max(len(line) for cell in column for line in (cell.splitlines() or [""]))
-        extra = min(longest_line - word, spare)
+    for word, line in zip(words, lines, strict=True):
+        extra = min(line - word, spare)
         widths.append(word + extra)
         spare -= extra
     return widths

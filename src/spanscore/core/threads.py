@@ -289,6 +289,7 @@ class SerialThread:
         self._queue: ThreadQueue[Callable[[], bool] | None] = ThreadQueue()
         self._waiting: dict[Callable[[], bool], Future[bool]] = {}
         self._thread: Thread | None = None
+        self._stopped = False
 
     def start(self) -> None:
         """Start the thread, if it is not running."""
@@ -299,7 +300,7 @@ class SerialThread:
         """Run work after all earlier work. Equal work that still waits is not added again. Does not block.
 
         Returns:
-            Future of the work's result; False if no thread can be started.
+            Future of the work's result; False if no thread can be started, or after ``stop``.
         """
         with self._lock:
             if work in self._waiting:
@@ -313,14 +314,15 @@ class SerialThread:
             return future
 
     def stop(self) -> None:
-        """End the thread after the work that is queued."""
+        """End the thread after the work that is queued. It does not start again, except in a forked child."""
         with self._lock:
+            self._stopped = True
             if self._thread is not None:
                 self._queue.put(None)
                 self._thread = None
 
     def _start(self) -> bool:
-        if self._thread is None:
+        if self._thread is None and not self._stopped:
             self._thread = start_daemon(self._work, self._name)
         return self._thread is not None
 

@@ -48,7 +48,6 @@ class Hook:
     """A function of the user. If work of a timebox calls it, the call has a deadline.
 
     Args:
-        function: the user's function.
         title: name of the function in messages.
         outcome: outcome of a unit for which it does not return.
         deadline_s: deadline of one call, seconds.

@@ -288,7 +288,6 @@ class OutboxSender:
     Attributes:
         outbox: the outbox; it is closed with the sender.
         post: sends one batch and returns the backend's answer. Blocks.
-        thread_name: name of the thread.
     """
 
     outbox: Outbox

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spanscore.core.files import number_of
 from spanscore.durable.rows import COPY, JOB, PutResult, RowEnd, RowKey, SpoolRow, SpoolState
 
 _STATE, _STARTED = 0, 19
@@ -195,11 +196,6 @@ class SpoolBounds(NamedTuple):
     max_bytes: int
     max_age_ns: int
     lease_ns: int
-
-
-def number_of(connection: sqlite3.Connection, query: str, *values: int) -> int:
-    """Return the number that is the only result of a query."""
-    return int(connection.execute(query, values).fetchone()[0])
 
 
 class SpoolTable:

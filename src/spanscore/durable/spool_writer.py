@@ -16,13 +16,15 @@ from typing import Final, Literal, NamedTuple
 from spanscore.core.files import (
     DATABASE_ENDINGS,
     ProcessLock,
+    check_database,
     is_disk_full,
     make_database_file,
     make_database_private,
+    number_of,
 )
 from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.durable.rows import PutResult, SpoolState
-from spanscore.durable.spool_table import ADDED, SCHEMA, Leases, SpoolBounds, SpoolTable, boot_ns, number_of
+from spanscore.durable.spool_table import ADDED, SCHEMA, Leases, SpoolBounds, SpoolTable, boot_ns
 from spanscore.errors import ConfigurationError
 
 # --- opening: the file is created if it is missing, checked, and renamed if it is damaged ---
@@ -72,19 +74,8 @@ def _open_file(path: Path, sync: Sync, *, check: bool) -> sqlite3.Connection:
 
 
 def check_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a database is a spool; returns False if it is empty.
-
-    Raises:
-        ConfigurationError: the file belongs to another program, or to a newer version.
-    """
-    empty = not number_of(connection, "SELECT count(*) FROM sqlite_master")
-    if not empty and number_of(connection, "PRAGMA application_id") != _OURS:
-        raise ConfigurationError(f"spool: {path} is a database of another program; choose another file")
-    if number_of(connection, "PRAGMA user_version") > VERSION:
-        raise ConfigurationError(
-            f"spool: {path} is of a newer version of spanscore: upgrade this one, or choose another file"
-        )
-    return not empty
+    """Return whether a database is a spool, as ``check_database`` does."""
+    return check_database(connection, path, "spool", application_id=_OURS, version=VERSION)
 
 
 def _move_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
@@ -320,7 +311,6 @@ class SpoolWriter:
         """Run operations in one transaction; return the functions to call, and the operations to repeat.
 
         Args:
-            operations: operations in order.
             since_s: time of the first of them, by ``monotonic``.
         """
         try:

@@ -188,7 +188,6 @@ def _call(model: str, tokens: int, took_s: float, *, estimated: bool, cost_usd: 
 
 
 def _divide(tokens: int, requests: int) -> list[Tokens]:
-    """Return an estimated number of tokens, divided among the requests."""
     return [Tokens(tokens // requests + (index < tokens % requests)) for index in range(requests)]
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from spanscore import semconv
 from spanscore.core.context import set_inside
+from spanscore.core.printable import shorten
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall, Transcript
 from spanscore.errors import JudgeError, JudgeTimeout
@@ -35,7 +36,7 @@ def transcribe_answer(prompt: Prompt, reply: Reply, fault: str | None) -> Transc
     Args:
         fault: error type of an unusable answer; None for a usable answer.
     """
-    answer = _cut(reply.text) if current_score().quotes else ""
+    answer = shorten(reply.text, MAX_CHARS) if current_score().quotes else ""
     question = _transcribe_question(prompt)
     return question and replace(question, finish=reply.finish, trouble=fault or "", answer=answer)
 
@@ -64,11 +65,9 @@ def _transcribe_question(prompt: Prompt) -> Transcript | None:
     if not score.quotes:
         return Transcript(ended_ns=time.time_ns())
     texts = render(prompt)
-    return Transcript(ended_ns=time.time_ns(), system=_cut(texts.system), user=_cut(texts.user))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
+    return Transcript(
+        ended_ns=time.time_ns(), system=shorten(texts.system, MAX_CHARS), user=shorten(texts.user, MAX_CHARS)
+    )
 
 
 RECORDED_BY_CANCELLER = "the canceller records the call"

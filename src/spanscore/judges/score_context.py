@@ -171,9 +171,7 @@ class SharedWait(Generic[T]):
     """One caller's wait for an answer that several callers share. Call on the loop thread.
 
     Attributes:
-        answer: future of the answer.
         score: the caller's score. Its clock stops while the request waits to be sent.
-        context: the caller's context.
     """
 
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())

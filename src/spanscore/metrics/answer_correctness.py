@@ -246,12 +246,10 @@ def _match_rows(
 
 
 def _other_indices(statements: Sequence[str], indices: Sequence[int]) -> list[int]:
-    """Return the indices of all other statements, in order."""
     return sorted({*range(len(statements))} - {*indices})
 
 
 def _shares(name: str, weights: Any) -> tuple[float, float]:
-    """Return two weights as shares of 1."""
     parts = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
     numbers = [float(part) for part in parts if isinstance(part, int | float) and not isinstance(part, bool)]
     valid = [number for number in numbers if isfinite(number) and number >= 0]

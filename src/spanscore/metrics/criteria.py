@@ -19,11 +19,11 @@ from spanscore.metrics.kit.graded import (
     Fields,
     GradedMetric,
     check_bounds,
-    check_direction,
     ordinal_scale,
     restrict_score,
 )
-from spanscore.metrics.kit.step import OwnPrompts, Step, odd_votes
+from spanscore.metrics.kit.judged import refuse_unknown
+from spanscore.metrics.kit.step import OwnPrompts, Step
 
 _DECIDE = """\
 Judge this aspect alone:
@@ -123,7 +123,9 @@ class AspectCritic(GradedMetric):
         instruction = _DECIDE.format(definition=self.definition)
         condition = check_condition(name, applies_when)
         self.questions = (Step("critique", instruction, Critique, applies_when=condition),)
-        self.scale = replace(BINARY, direction=check_direction(name, direction or chosen.direction))
+        direction = direction or chosen.direction
+        refuse_unknown(name, "direction", direction, Direction)
+        self.scale = replace(BINARY, direction=direction)
         super().__init__(
             judge,
             name=name,
@@ -132,8 +134,8 @@ class AspectCritic(GradedMetric):
             fields=fields,
             required_columns=required_columns,
             bundle=bundle,
+            strictness=strictness,
         )
-        self.votes = odd_votes(strictness)
 
     def _break_tie(self, grades: Sequence[Any]) -> int:
         return 0 if self.scale.direction == "higher" else 1
@@ -240,7 +242,8 @@ class SimpleCriteria(GradedMetric):
         output = restrict_score(Criticism, bounds)  # the shape of the answer contains the range
         condition = check_condition(name, applies_when)
         self.questions = (Step("score_criteria", instruction, output, applies_when=condition),)
-        self.scale = ordinal_scale(bounds, check_direction(name, direction))
+        refuse_unknown(name, "direction", direction, Direction)
+        self.scale = ordinal_scale(bounds, direction)
         super().__init__(
             judge,
             name=name,
@@ -249,8 +252,8 @@ class SimpleCriteria(GradedMetric):
             fields=fields,
             required_columns=required_columns,
             bundle=bundle,
+            strictness=strictness,
         )
-        self.votes = odd_votes(strictness)
 
 
 _QUESTION = "Which category fits this exchange?"
@@ -353,10 +356,7 @@ class Category(GradedMetric):
         self.questions = (
             Step("choose_category", instruction, _build_output_model(self.scale.categories), applies_when=condition),
         )
-        super().__init__(
-            judge, name=name, pass_at=None, prompts=prompts, fields=fields, required_columns=None, bundle=bundle
-        )
-        self.votes = odd_votes(strictness)
+        super().__init__(judge, name=name, prompts=prompts, fields=fields, bundle=bundle, strictness=strictness)
 
     def _break_tie(self, grades: Sequence[str]) -> str:
         """Return the most frequent category that is listed first."""

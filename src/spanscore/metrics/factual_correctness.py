@@ -159,7 +159,6 @@ class FactualCorrectness(JudgedMetric):
         )
 
     def _value(self, precision: float, response: _CheckedClaims, reference: _CheckedClaims) -> float | None:
-        """Return recall or F-beta; None if it is undefined."""
         if not reference.claims and (self.recall == "claims" or not response.claims):
             return None
         if self.recall == "claims":

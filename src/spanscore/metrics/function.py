@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import UnionType
@@ -72,13 +73,17 @@ def _scale_of(
     return scale or (BINARY if returned in (bool, "bool") else UNIT_INTERVAL)
 
 
+_TEXT_LITERAL = re.compile(r"""Literal\[["']""")
+
+
 def _returns_text(returned: Any) -> bool:
     """Whether a return annotation contains a text. Under ``from __future__ import annotations`` an annotation is a string."""
     if isinstance(returned, str):
-        return any(part.strip() == "str" or part.strip().startswith("Literal[") for part in returned.split("|"))
-    if get_origin(returned) in (Literal, Union, UnionType):
-        return any(part is str or isinstance(part, str) for part in get_args(returned))
-    return returned is str
+        return any(part == "str" or _TEXT_LITERAL.match(part) for part in map(str.strip, returned.split("|")))
+    kind, arguments = get_origin(returned), get_args(returned)
+    if kind is Literal:
+        return any(isinstance(word, str) for word in arguments)
+    return returned is str or (kind in (Union, UnionType) and any(map(_returns_text, arguments)))
 
 
 @overload

@@ -30,7 +30,6 @@ class MadeCall:
     Attributes:
         number: position among all calls of the conversation, from 1.
         turn: number of the user's messages before it.
-        call: the call.
         result: result of the tool; None if unknown.
     """
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from spanscore.core.printable import shorten
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Votes
 from spanscore.judges.embeddings import embedder_name
@@ -128,5 +129,4 @@ def _explain(real_question: str, guesses: Sequence[str], cosines: Sequence[float
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_QUOTED else f"{line[:MAX_QUOTED]}…"
+    return shorten(" ".join(text.split()), MAX_QUOTED)

@@ -151,8 +151,8 @@ class Rubrics(GradedMetric):
             fields=fields,
             required_columns=required_columns,
             bundle=bundle,
+            strictness=strictness,
         )
-        self.votes = odd_votes(strictness)
 
 
 class InstanceRubrics(JudgedMetric):

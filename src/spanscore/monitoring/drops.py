@@ -44,8 +44,6 @@ class DropPlan:
     """The monitoring of one mean's drops. The mean is a quality (1 is good), so that a drop is bad on every scale.
 
     Attributes:
-        watched: the mean.
-        baseline: its normal value.
         windows: length in s → number of standard errors below the tolerated mean at which the window detects a drop.
         least: effective scores that a window needs.
     """

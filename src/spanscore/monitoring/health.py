@@ -476,7 +476,6 @@ def judge_failing(metrics: Sequence[Metric], shared: Monitoring, inner: Sequence
 
 
 def _is_weighted(metric: Metric) -> bool:
-    """Return whether the scores of a metric have weights in the sums."""
     return metric.scale.has_quality or bool(metric.scale.categories)
 
 

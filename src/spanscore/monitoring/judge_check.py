@@ -17,7 +17,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import METRIC_NAME, Alert, AlertNumber, alert_labels, by_metric, literal, scopes_of
 from spanscore.monitoring.promql import label, series
-from spanscore.monitoring.watched_means import WatchedMean, means_of_roots
+from spanscore.monitoring.watched_means import WatchedMean, check_watchable, means_of_roots
 from spanscore.protocols import Metric
 
 KEPT_S = 900.0
@@ -31,11 +31,9 @@ class JudgeCheckPlan:
     """The alert on one metric's judge.
 
     Attributes:
-        metric: name of the metric.
         every_s: seconds between two runs.
         below: p-value below which the alert fires, (0, 1).
         false_alarm_every_s: at most one false alarm in this time, in s, on drops and changed judges together.
-        severity: severity of the alert.
     """
 
     metric: str
@@ -52,17 +50,7 @@ def select_watched(judge_check: JudgeCheck, metrics: Mapping[str, Metric]) -> di
         ConfigurationError: ``metrics`` has an unknown metric or one with an open scale, or the scorer has no metric to watch.
     """
     for name in judge_check.metrics:
-        if name not in metrics:
-            raise ConfigurationError(
-                f"judge_check.metrics names {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
-            )
-        if not metrics[name].scale.has_quality:
-            scale = (
-                "categories without a quality: name the bad ones in bad"
-                if metrics[name].scale.categories
-                else "an open scale: give it the parameter range, if it has one"
-            )
-            raise ConfigurationError(f"judge_check.metrics names {name!r}, which has {scale}")
+        check_watchable(name, metrics, "judge_check.metrics")
     judged = (
         name
         for name, metric in metrics.items()

@@ -559,7 +559,6 @@ def _common_version(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
 
 
 def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], evaluator_versions: Set[str]) -> str:
-    """Return ``ReleaseComparison.obstacle``."""
     unscored = [side.name for side, scores in ((pair.a, a), (pair.b, b)) if not scores]
     if unscored:
         return f"no scores yet from {' and '.join(unscored)}"

@@ -165,14 +165,23 @@ def refuse_unwatchable(alerts: Mapping[str, AlertSettings], metrics: Sequence[Me
     """
     by_name = {metric.name: metric for metric in metrics}
     for name, alert in alerts.items():
-        metric = by_name.get(name)
-        if metric is None:
-            raise ConfigurationError(
-                f"{place} names {name!r}, which is not a metric of this scorer; it has {', '.join(by_name)}"
-            )
         needs_quality = alert.share_of is None and (alert.baseline is not None or alert.threshold is not None)
-        if needs_quality and not metric.scale.has_quality:
-            how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
-            if words := metric.scale.categories:
-                how = f"its categories have no quality; name the bad ones in bad, or watch share_of: {words[0]}"
-            raise ConfigurationError(f"{place}.{name}: {how}")
+        check_watchable(name, by_name, place, needs_quality=needs_quality)
+
+
+def check_watchable(name: str, metrics: Mapping[str, Metric], place: str, *, needs_quality: bool = True) -> None:
+    """Check that a metric that the configuration names at ``place`` exists, and has a quality if that is needed.
+
+    Raises:
+        ConfigurationError: it does not; the message states the remedy.
+    """
+    if name not in metrics:
+        raise ConfigurationError(
+            f"{place} names {name!r}, which is not a metric of this scorer; it has {', '.join(metrics)}"
+        )
+    scale = metrics[name].scale
+    if needs_quality and not scale.has_quality:
+        how = "the metric has an open scale and so no quality; give it the parameter range, if it has one"
+        if words := scale.categories:
+            how = f"its categories have no quality; name the bad ones in bad, or watch share_of: {words[0]} in alerts"
+        raise ConfigurationError(f"{place}.{name}: {how}")

@@ -79,7 +79,7 @@ class BoundedSums:
                     self._declared[name] += 1
                     sums[labels] = zero
                 else:  # possible after many reloads of the configuration
-                    sums[self._limit_labels(name, labels)] += 0
+                    self._limit_labels(name, labels)
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         """Add an amount to one instrument."""

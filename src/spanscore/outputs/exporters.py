@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from spanscore import semconv
 from spanscore.core.log import log_once, type_name
+from spanscore.core.printable import shorten
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -280,7 +281,7 @@ class QuietExporter:
         self.failures += 1
         if succeeded:
             self.undelivered += rejected
-            message = f" ({_shorten(why)})" if why else ""
+            message = f" ({shorten(why, MAX_CHARS)})" if why else ""
             self._partial_failure = f"{rejected} of {size} {_ITEMS[self._what]} rejected{message}"
             endpoint = self._base_endpoint()
             log_once(
@@ -319,7 +320,8 @@ class QuietExporter:
     def _reason(self) -> str:
         """Return the reason of the last failure, or of the latest try, as one clause."""
         reason = condense(self._cause) or condense(self._error)
-        return reason or _shorten(self._error or ("not sent before the end" if self._closing else "no reason given"))
+        unknown = "not sent before the end" if self._closing else "no reason given"
+        return reason or shorten(self._error or unknown, MAX_CHARS)
 
     def _base_endpoint(self) -> str:
         return self.endpoint.removesuffix(f"/v1/{self._what}")
@@ -333,10 +335,6 @@ class QuietExporter:
     def _format_items(self, number: int) -> str:
         noun = _ITEMS[self._what]
         return f"{number} {noun.removesuffix('s') if number == 1 else noun}"
-
-
-def _shorten(words: str) -> str:
-    return words if len(words) <= MAX_CHARS else f"{words[:MAX_CHARS]}…"
 
 
 def condense(words: str) -> str:

@@ -62,10 +62,6 @@ class MeterInstruments:
     """The instruments of one meter, which add up the numbers of all scorers on it.
 
     The SDK would silently ignore the callbacks of a second scorer's instruments with the same names.
-
-    Attributes:
-        abandoned: whether recording has stopped.
-        histograms: the histograms, by name.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -224,8 +220,7 @@ class Telemetry:
         self._dimensions = checked_dimensions(dimensions or {})
         self._compared = compared
         self._declared_values: set[tuple[str, str]] = set()
-        self._metrics: dict[tuple[str, Source], Metric] = {}
-        self._declared: set[tuple[str, Source]] = set()
+        self._metrics: Mapping[tuple[str, Source], Metric] = {}
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
         call_in_child(self._sums, BoundedSums.begin_at_zero)
@@ -265,8 +260,7 @@ class Telemetry:
     def declare(self, metrics: Iterable[Metric], source: Source = None) -> None:
         """Create all sums of these metrics, in a source, with the value 0. Call it before their first unit."""
         for metric in metrics:
-            self._declared.add((metric.name, source))
-            self._metrics[metric.name, source] = metric
+            self._metrics = {**self._metrics, (metric.name, source): metric}  # a collection may read the old one now
             # before the first score of a release, the only compared value is ``other``
             self._declare_sums(metric, source, {} if self._compared is None else {semconv.COMPARED: ()})
             if source is None:
@@ -379,7 +373,7 @@ class Telemetry:
         metric = score.metric if compared.by == semconv.EVALUATOR_VERSION else ""
         if (metric, value) not in self._declared_values:
             self._declared_values.add((metric, value))
-            for (_, source), declared in list(self._metrics.items()):
+            for (_, source), declared in self._metrics.items():
                 if metric in ("", declared.name):
                     self._declare_sums(declared, source, {semconv.COMPARED: (value,)})
         return value
@@ -426,7 +420,7 @@ class Telemetry:
         """Return the weights of lost units per metric and compared value."""
         if self._compared is None:
             return {}
-        population = [metric for metric, source in self._declared if source is None]
+        population = [metric for metric, source in self._metrics if source is None]
         zeros = {(metric, value): Weights() for metric in population for value in self._compared.values_of(metric)}
         return {labels_of_compared(*key): own for key, own in {**zeros, **self._unit_counts().compared}.items()}
 
@@ -435,10 +429,10 @@ class Telemetry:
         return getattr(self._collection, "counts", None) or self.counts.count_units()
 
     def _declared_outcomes(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, Source]]:
-        return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))
+        return ((metric, outcome, source) for (metric, source), outcome in product(self._metrics, outcomes))
 
     def _per_metric(self, number: Callable[[UnitCounts], Mapping[str, int]]) -> dict[Labels, float]:
-        counts = dict.fromkeys(self._declared, 0)
+        counts = dict.fromkeys(self._metrics, 0)
         for source, of_source in self._unit_counts().parts:
             counts |= {(metric, source): units for metric, units in number(of_source).items()}
         return {labels_of_metric(*key): units for key, units in counts.items()}

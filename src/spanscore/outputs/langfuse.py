@@ -36,7 +36,6 @@ _PATH: Final = "/api/public/scores"
 
 
 def _key(name: str, parameter: str | None) -> str:
-    """Return a key of a project, from the parameter or the environment."""
     variable = f"LANGFUSE_{name.upper()}"
     key = parameter or os.environ.get(variable)
     if not key:

@@ -98,7 +98,6 @@ class OtlpClient:
         self._pool.close()
 
     def _describe(self, error: BaseException) -> str:
-        """Return one clause about a failed request."""
         if isinstance(error, NameResolutionError):
             return "name not resolved"
         if isinstance(error, NewConnectionError):

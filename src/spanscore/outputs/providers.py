@@ -478,7 +478,6 @@ class Providers:
         return [what for what in missing if what == "traces" or not is_off(what)]
 
     def _find(self, what: Signal) -> ResolvedProvider | None:
-        """Return the provider of the application for a signal; None if it has none."""
         if self._arguments[what] is not None:
             return ResolvedProvider(what, self._arguments[what], "given")
         if what == "traces" and self._observed is not None:

@@ -25,6 +25,7 @@ from opentelemetry.trace import (
 from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, USER, text_message
 from spanscore.core.codecs.text import safe_text, to_wire, wire_values
+from spanscore.core.printable import shorten
 from spanscore.core.sample import Annotation
 from spanscore.core.score import JudgeCall, JuryVotes, Scale, Score, Transcript, id_of, score_attributes
 from spanscore.core.span import SpanData, Unit, UnitKey
@@ -76,7 +77,7 @@ def annotation_attributes(human_label: Annotation) -> dict[str, Any]:
         semconv.EVALUATION_NAME: human_label.name,
         semconv.EVALUATION_SCORE_VALUE: human_label.quality,
         semconv.EVALUATION_SCORE_LABEL: human_label.text,
-        semconv.EVALUATION_EXPLANATION: None if human_label.comment is None else cut_text(human_label.comment),
+        semconv.EVALUATION_EXPLANATION: human_label.comment and shorten(human_label.comment, EXPLANATION_MAX_CHARS),
         semconv.EVALUATOR_ID: human_label.name,
         semconv.EVALUATOR_TYPE: "human",
         semconv.ANNOTATOR: human_label.annotator,
@@ -125,7 +126,7 @@ def explanation_of(score: Score) -> str | None:
     Either may quote prompts and answers. None = there is no text.
     """
     text = score.explanation or score.reason
-    return None if text is None else cut_text(text)
+    return text and shorten(text, EXPLANATION_MAX_CHARS)
 
 
 def evaluator_type(score: Score) -> str:
@@ -141,11 +142,6 @@ def annotator_kind(score: Score) -> str:
 def error_type_of(score: Score) -> str | None:
     """Return the reason of a failed evaluation; None for one that did not fail."""
     return (score.error_type or str(score.outcome)) if score.outcome.failed else None
-
-
-def cut_text(text: str) -> str:
-    """Return at most the first ``EXPLANATION_MAX_CHARS`` characters of a text."""
-    return text if len(text) <= EXPLANATION_MAX_CHARS else f"{text[: EXPLANATION_MAX_CHARS - 1]}…"
 
 
 _LASTS_NS = 1_000

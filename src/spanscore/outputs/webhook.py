@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import html
+import re
 import threading
 from base64 import b64encode
 from collections import Counter
@@ -24,7 +25,7 @@ from spanscore.config.collect import CaseCondition
 from spanscore.config.outputs import WebhookSettings, signing_key, trace_link
 from spanscore.core import loop
 from spanscore.core.job import Job
-from spanscore.core.printable import format_count
+from spanscore.core.printable import format_count, shorten
 from spanscore.core.sample import MultiTurnSample
 from spanscore.core.score import Score
 from spanscore.core.span import Unit
@@ -212,7 +213,7 @@ def _excerpts(job: Job) -> Mapping[str, str | None]:
 
 
 def _cut(text: str | None) -> str | None:
-    return text if text is None or len(text) <= _EXCERPT_CHARS else f"{text[: _EXCERPT_CHARS - 1]}…"
+    return text and shorten(text, _EXCERPT_CHARS)
 
 
 def _title(event: _Event) -> str:
@@ -247,7 +248,7 @@ _escape = partial(html.escape, quote=False)
 def _slack(event: _Event) -> _Event:
     url = event["data"].get("url")
     lines = [f"*{_escape(_title(event))}*", *map(_escape, _lines(event))]
-    text = "\n".join(lines)[:_SLACK_CHARS]
+    text = re.sub(r"&\w*\Z", "", "\n".join(lines)[:_SLACK_CHARS])  # without a part of an escape
     sections = [text] if url is None else [text, f"<{_escape(url)}|Open the trace>"]
     blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": section}} for section in sections]
     return {"text": _escape(_title(event)), "blocks": blocks}

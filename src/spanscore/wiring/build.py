@@ -17,7 +17,7 @@ from spanscore.capture.intake import Intake
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
 from spanscore.core.codecs.text import safe_text
-from spanscore.core.event_queue import DutyCycle, EventQueue
+from spanscore.core.event_queue import DutyCycle, EventQueue, Turns
 from spanscore.core.job import JobResult, UnitCounts, Weights
 from spanscore.core.log import log_once
 from spanscore.core.sample import ON_DEMAND
@@ -501,7 +501,7 @@ class Pipeline:
             on_end=job_listener(self.collector, self.users_sinks),
             sources=self.sources,
             workers=settings.limits.workers,
-            turns=self.duty.turns(self.account_quotas.fill),
+            turns=Turns(self.duty, self.account_quotas.fill),
         )
         self.dispatcher = dispatcher_of(settings, self.builder, self.queue, self.providers, self.ledger, self._post)
 

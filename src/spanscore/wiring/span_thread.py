@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_after_turns, steady_ns, yield_gil
+from spanscore.core.event_queue import DutyCycle, EventQueue, Turns, begin_turn, rest_after_turns, steady_ns, yield_gil
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
@@ -148,7 +148,7 @@ class SpanThread:
 
     def _run(self) -> None:
         self._call_safely(self.prepare)
-        rest_after_turns(self.duty.turns(self.event_queue.fill).rest_s)
+        rest_after_turns(Turns(self.duty, self.event_queue.fill).rest_s)
         while not self._stopping:
             self.event_queue.wait(self.timeout_s())
             begin_turn()

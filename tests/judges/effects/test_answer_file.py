@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path, n
 
 @pytest.mark.parametrize(
     ("statement", "why"),
-    [("PRAGMA user_version=2", "of another version of spanscore"), ("PRAGMA application_id=1", "of another program")],
+    [("PRAGMA user_version=2", "of a newer version of spanscore"), ("PRAGMA application_id=1", "of another program")],
 )
 def test_a_file_of_another_version_or_program_is_refused_and_left_alone(
     tmp_path: Path, statement: str, why: str

@@ -68,3 +68,14 @@ async def test_all_who_wait_are_counted() -> None:
     queue.next(2.0)
 
     assert (len(queue), len(list(queue))) == (3, 3)
+
+
+async def test_a_refused_question_goes_first_even_if_the_spans_of_its_unit_are_exported() -> None:
+    queue, first, second = FairQueue(), waiter("m", held_until_s=-inf), waiter("m", held_until_s=-inf)
+    queue.put(first)
+    queue.put(second)
+    queue.next(0.0)
+    queue.pop()
+    queue.put(first, again=True)
+
+    assert drained(queue) == [first, second]

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from spanscore.config.judging import Budget
 from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import Image
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import call_judge
 from spanscore.judges.build import wrap_judge
@@ -226,3 +227,30 @@ async def test_votes_that_were_answered_before_are_not_asked_again() -> None:
 
     assert inner.asked == [3, 2]
     assert [reply.cached for reply in vote] == [True] * 3 + [False] * 2
+
+
+async def test_votes_on_equal_texts_with_different_images_are_two_requests() -> None:
+    shown = []
+
+    class Looking(Voting):
+        async def ask(self, prompt: Prompt) -> Reply:
+            shown.extend([prompt.images[1].url] * prompt.n)
+            return await super().ask(prompt)
+
+    def question(url: str, vote_index: int) -> Prompt:
+        images, evidence = {1: Image(url=url)}, {"answer": "[image 1]"}
+        return Prompt(
+            step="critique",
+            instruction="Judge.",
+            evidence=evidence,
+            output=BinaryAnswer,
+            images=images,
+            vote_index=vote_index,
+        )
+
+    judge = limited(Looking())
+    urls = ["https://a.example/cat.png", "https://a.example/dog.png"]
+
+    await asyncio.gather(*(call_judge(judge, question(url, number)) for number in range(2) for url in urls))
+
+    assert sorted(shown) == [urls[0]] * 2 + [urls[1]] * 2

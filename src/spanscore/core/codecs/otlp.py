@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,15 @@ def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
 
 @contextmanager
 def _open_lines(file: str) -> Iterator[Iterable[str]]:
-    """Yield the lines of a file, with bytes that are not UTF-8 replaced; for ``-`` those of standard input as it is."""
+    """Yield the lines of a file, or for ``-`` of standard input, with bytes that are not UTF-8 replaced."""
     if file == "-":
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
         yield sys.stdin
         return
     try:
-        with Path(file).open(encoding="utf-8", errors="replace") as opened:
-            yield opened
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise ConfigurationError(f"{error.filename}: {error.strerror}") from None
+        opened = Path(file).open(encoding="utf-8", errors="replace")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror}") from None
+    with opened:
+        yield opened

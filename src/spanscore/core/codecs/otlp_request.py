@@ -192,7 +192,6 @@ class WireSpan(NamedTuple):
         parent_id: 8 bytes; empty without a parent.
         parent_is_remote: whether the parent is in another process, according to the flags.
         raw: the ``Span`` message. Only its ids and flags have been read: the rest may be invalid.
-        origin: resource and scope.
     """
 
     trace_id: bytes
@@ -217,7 +216,6 @@ class ParsedRequest(NamedTuple):
     """One request, split into spans.
 
     Attributes:
-        body: bytes with the spans.
         places: positions of the valid spans, in order, grouped by origin.
         rejected: error → number of invalid spans; quotes no content.
     """

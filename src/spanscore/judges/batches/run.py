@@ -63,8 +63,6 @@ class BatchAccount:
 
     Attributes:
         name: provider, address and model, without a key.
-        api: batch endpoint of the account.
-        run: run whose batches have the judge's questions.
     """
 
     name: str
@@ -176,7 +174,6 @@ class _OpenBatch:
 
     Attributes:
         number: number of the batch in the file.
-        is_of_earlier_run: whether an earlier run sent it.
         answered: number of its questions that have ended.
         status: the provider's name of its state; empty before the first poll.
         trouble: reason why it cannot be read for now, or at all; empty if it can be read.
@@ -494,7 +491,6 @@ def cancel_batches(judges: Iterable[Judge], path: Path) -> tuple[int, int]:
 
 
 def _apis_of(judges: Iterable[Judge]) -> list[tuple[Any, BatchApi]]:
-    """Return the judges of chat models with their batch endpoints."""
     pairs = []
     for judge in judges:
         inner = unwrapped(judge)

@@ -37,7 +37,6 @@ class Waiter:
     """A question that waits to be sent.
 
     Attributes:
-        metric: name of the metric that asks it.
         held_until_s: time until which its unit's spans wait for the answer; the loop's clock.
         since_s: time at which it was added; the loop's clock.
         tokens: estimated tokens of question and answer; 0 if no limit counts tokens.
@@ -72,7 +71,8 @@ class FairQueue:
 
     def put(self, waiter: Waiter, *, again: bool = False) -> None:
         """Add a question at the end of its metric's queue, or at the front if it was refused (``again``)."""
-        queue = self._held.setdefault(waiter.metric, deque())
+        queues = self._late if again and waiter.held_until_s <= waiter.since_s else self._held
+        queue = queues.setdefault(waiter.metric, deque())
         if again:
             queue.appendleft(waiter)
         else:

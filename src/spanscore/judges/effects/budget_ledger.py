@@ -60,7 +60,6 @@ class BudgetLedger:
         clock: seconds since the epoch: windows are aligned to UTC.
 
     Attributes:
-        budgets: the ``budgets`` argument, as a tuple.
         factors: returns each budget's factor on the sampling rates, (0, 1], in the order of ``budgets``; set by the scorer.
         estimates_tokens: whether a budget in tokens or USD needs an estimate of a question's tokens before it is sent.
         not_attempted: number of questions since the start that were not sent because a budget was spent.

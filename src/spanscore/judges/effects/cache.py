@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from spanscore.core.context import set_inside
-from spanscore.core.files import make_database_file, make_database_private
+from spanscore.core.files import check_database, make_database_file, make_database_private
 from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
@@ -372,14 +372,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    def read_int(query: str) -> int:
-        return int(connection.execute(query).fetchone()[0])
-
-    tables, owner = read_int("SELECT count(*) FROM sqlite_master"), read_int("PRAGMA application_id")
-    if tables and owner != _APPLICATION_ID:
-        raise ConfigurationError(f"cache: {path} is a database of another program; choose another file")
-    if tables and read_int("PRAGMA user_version") != _VERSION:
-        raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
+    check_database(connection, path, "cache", application_id=_APPLICATION_ID, version=_VERSION)
     make_database_private(path, "cache")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last answers

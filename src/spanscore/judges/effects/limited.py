@@ -211,8 +211,9 @@ class BatchedVotes(JudgeMiddleware):
         if not getattr(unwrapped(self.judge), "answers_several", False):
             return await self.judge.ask(prompt)
         loop, score = asyncio.get_running_loop(), current_score()
-        # The votes of one score have identical texts.
-        key = (id(loop), score.metric, id(score.budget_ledger), prompt.step, *render(prompt))
+        # The votes of one score have identical texts and images.
+        images = prompt.images.values()
+        key = (id(loop), score.metric, id(score.budget_ledger), prompt.step, *render(prompt), *images)
         votes = self._open.get(key)
         if votes is None or prompt.vote_index in votes.waits:  # an equal question of another sample has this number
             votes = self._open[key] = _Votes(prompt, self.judge.ask)
@@ -277,7 +278,6 @@ class FallingBack(JudgeMiddleware):
     the first judge's scores contains no score of a fallback.
 
     Args:
-        judge: the first judge.
         fallbacks: further judges; the first one that is not away is asked. If all are away, questions wait for ``judge``.
         is_away: returns whether a judge cannot be asked; by default, whether its breaker refuses requests.
 

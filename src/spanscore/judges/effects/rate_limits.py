@@ -460,7 +460,6 @@ class Goodput:
     """Estimates the provider's rate limit: questions admitted per second while others were refused, within one episode.
 
     Attributes:
-        sent_requests: number of requests sent since ``begin``.
         refused_requests: number of refusals since ``begin``.
     """
 

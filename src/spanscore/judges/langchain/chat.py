@@ -116,7 +116,6 @@ class RequestForm(NamedTuple):
         return model.model_copy(update=changes) if hasattr(model, "model_copy") else model
 
     def _unset_names(self) -> frozenset[str]:
-        """Return the integrations' names of the settings that are left out."""
         return frozenset(name for feature in self.left_out for name in SETTINGS.get(feature, ()))
 
     def keywords(self) -> dict[str, Any]:
@@ -291,8 +290,6 @@ class LangChainJudge:
         images: whether the model reads images; None = by its LangChain profile, or by its name if it has no profile.
 
     Attributes:
-        prompt_order: the argument ``prompt_order``.
-        account: the account that it asks.
         in_process: whether the model computes in this process.
         own_attempts: most requests of one call of the client; more than 1 only if its retries cannot be switched off.
         notes: limitations of the client's copy, a sentence each.

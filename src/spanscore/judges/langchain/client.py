@@ -64,7 +64,6 @@ class BlockingCalls:
         cancelled twice ends immediately.
 
         Args:
-            call: the blocking call.
             otherwise: the asynchronous call, used after the model has turned out to have no blocking call.
         """
         if not self._async_only:
@@ -183,7 +182,6 @@ class GuardedTransport:
     It wraps a transport of httpx or of httpx2, and imports neither.
 
     Args:
-        inner: the transport that sends.
         is_ours: whether closing this transport closes ``inner``; False if the application owns ``inner``.
     """
 
@@ -434,7 +432,6 @@ def _guard_transport(transport: Any) -> GuardedTransport:
 
 
 def _set_first(model: Any, names: tuple[str, ...], value: Any) -> None:
-    """Set the first of these fields that a model has."""
     for name in names:
         if name in type(model).model_fields:
             setattr(model, name, value)

@@ -73,7 +73,6 @@ class ProviderRefusal(NamedTuple):
     Attributes:
         status: HTTP status, 400 to 599.
         words: the texts of the error body, in lower case.
-        headers: the response headers, unchanged.
         names: ``param`` and ``code`` of the body, as in "param messages, code unsupported_value"; may be empty.
     """
 

@@ -36,8 +36,6 @@ class _Call(NamedTuple):
     """A tool call with its surroundings.
 
     Attributes:
-        number: number of the call.
-        tool: name of the tool.
         args: argument name → value.
         request: the user's last message before it.
         text: text of the message that makes the call.

@@ -227,12 +227,10 @@ def _groundedness(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _grade(share: float, *, some: float) -> int:
-    """Return 2 for a share of 1, 1 for at least ``some``, else 0."""
     return (share >= some) + (share >= 1.0)
 
 
 def _supported_share(statements: list[str], text: str) -> float:
-    """Return the share of statements that a text supports; 0 without statements."""
     if not statements:
         return 0.0
     return sum(find_objection(statement, text) is None for statement in statements) / len(statements)
@@ -394,7 +392,6 @@ def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _object_to(statement: str, others: Iterable[str]) -> str | None:
-    """Return the objection of a list of statements to a statement; None without one."""
     ended = (other if other.endswith((".", "!", "?")) else f"{other}." for other in others)
     return find_objection(statement, " ".join(ended))
 

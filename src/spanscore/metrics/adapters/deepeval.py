@@ -148,7 +148,6 @@ class DeepEvalMetric(ExternalMetric):
         return Finding(value=number, reason="DeepEval gave no score on this sample", explanation=metric.reason)
 
     def _required_fields(self, own: str) -> dict[str, tuple[str, ...]]:
-        """Return the fields of a sample that correspond to the required parameters."""
         fields, names = self._parameters
         unknown = sorted(names - fields.keys() - self.constants.keys())
         if unknown:

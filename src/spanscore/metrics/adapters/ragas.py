@@ -130,7 +130,6 @@ class RagasMetric(ExternalMetric):
 
 
 def _required_fields(metric: Any) -> dict[str, tuple[str, ...]]:
-    """Return the required fields of a metric for each kind of sample that it accepts."""
     if isinstance(metric, type):
         raise ConfigurationError(f"{metric.__name__} is a class: give a metric made of it, with its llm")
     columns = getattr(metric, "required_columns", None)

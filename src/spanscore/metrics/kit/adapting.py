@@ -122,7 +122,6 @@ async def adapt_prompts(
 
 
 async def _translate(step: Step[Any], judge: Judge, language: str) -> dict[str, Any]:
-    """Return a step's instruction and examples in another language."""
     source = _Source.of(step)
     evidence: dict[str, Any] = {
         "language": language,
@@ -153,8 +152,6 @@ class _Source:
     """The texts of a step that are translated, and the words in these texts that stay.
 
     Attributes:
-        instruction: the step's instruction.
-        examples: its examples as JSON values.
         texts: the texts in the examples, each once.
         quotations: pairs of indices in ``texts``: a text of an output, and a text of the evidence that contains it literally.
         fields: names of the fields of the answer and of the evidence.

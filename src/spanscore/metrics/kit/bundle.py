@@ -134,7 +134,7 @@ def _find_bundle(judge: Judge, metric: str, evidence: Mapping[str, Any], vote_in
     loop, score = asyncio.get_running_loop(), current_score()
     ledger = score.budget_ledger
     budgets = () if ledger is None else tuple(budget for budget in ledger.budgets if budget.holds_for(metric))
-    key = (*identity_of(judge), vote_index, id(ledger), budgets, score.transcribes, score.quotes)
+    key = (*identity_of(judge), vote_index, id(ledger), budgets, score.transcribes, score.quotes, *score.images)
     bundles = _open.setdefault(loop, {}).setdefault(key, [])
     for bundle in bundles:
         if metric not in bundle.waits and bundle.evidence == evidence:

@@ -23,7 +23,7 @@ from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding, kind_of
 from spanscore.metrics.kit.bundle import ask_in_bundle, bundle_prompt
 from spanscore.metrics.kit.condition import reason_in
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes
+from spanscore.metrics.kit.step import OwnPrompts, Step, ask_votes, odd_votes
 
 Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
@@ -91,11 +91,12 @@ class GradedMetric(JudgedMetric):
         judge: Any,
         *,
         name: str,
-        pass_at: float | None,
+        pass_at: float | None = None,
         prompts: OwnPrompts | None,
         fields: Fields | None,
-        required_columns: Fields | None,
-        bundle: bool = False,
+        required_columns: Fields | None = None,
+        bundle: bool,
+        strictness: int,
     ) -> None:
         self.fields = parse_fields(name, fields, required_columns)
         if self.fields is not None:
@@ -104,6 +105,7 @@ class GradedMetric(JudgedMetric):
                 for kind, names in self.fields.items()
             }
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        self.votes = odd_votes(strictness)
         if not isinstance(bundle, bool):
             raise ConfigurationError(f"{name}: bundle is {bundle!r}; it is true or false")
         if bundle:
@@ -237,7 +239,6 @@ def _in_order(kind: str, required: Mapping[str, bool]) -> tuple[str, ...]:
 
 
 def _parse_names(metric: str, names: Any) -> dict[str, bool]:
-    """Return field → whether it is required."""
     if isinstance(names, str) or not isinstance(names, Collection) or not names:
         raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
     required: dict[str, bool] = {}
@@ -338,13 +339,6 @@ def check_bounds(name: str, bounds: Sequence[int] | None) -> Bounds:
     if [type(bound) for bound in bounds] != [int, int] or bounds[0] >= bounds[1]:
         raise ConfigurationError(f"{name}: range is {bounds!r}; it is two whole numbers, lowest first, such as [1, 5]")
     return bounds[0], bounds[1]
-
-
-def check_direction(name: str, direction: Direction) -> Direction:
-    """Return the user's parameter ``direction``, checked."""
-    if direction not in ("higher", "lower"):
-        raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
-    return direction
 
 
 def ordinal_scale(bounds: Bounds, direction: Direction = "higher") -> Scale:

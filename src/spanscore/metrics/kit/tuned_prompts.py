@@ -198,7 +198,6 @@ class TuningSample:
     """A sample with its human verdict.
 
     Attributes:
-        sample: the sample.
         evidence: the evidence in the judge's prompt, as JSON.
         verdict: the human verdict on the judge's scale.
         group: key of the samples that stay in one part of the split: a session, a trace, or the label's own line.
