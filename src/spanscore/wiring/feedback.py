@@ -301,21 +301,9 @@ class AnnotationWriter(ImmediateReceiver):
         self.labelled[label.name] += not label.revision
         if self._pipeline.feedback is not None:
             self._pipeline.feedback.judge_unit_of(label)
+        exported = self._pipeline.hooks.redact_label(label, self._pipeline.box)
         self._pipeline.hold.enqueue(
-            _QueuedLabel(self._pipeline.sinks, self._clean(label), lambda: self._unexported.discard(flight_key))
-        )
-
-    def _clean(self, human_label: Annotation) -> Annotation:
-        """Return a label with redacted personal texts, if there is a redactor. A text on which it fails is removed."""
-        if self._pipeline.hooks.redactor is None:
-            return human_label
-        redact, unnamed = self._pipeline.redact, semconv.ANNOTATOR_HUMAN
-        annotator, comment, key = human_label.annotator, human_label.comment, human_label.key
-        return replace(
-            human_label,
-            annotator=unnamed if annotator == unnamed else redact(annotator) or unnamed,
-            comment=None if comment is None else redact(comment),
-            key=None if key is None else redact(key),
+            _QueuedLabel(self._pipeline.sinks, exported, lambda: self._unexported.discard(flight_key))
         )
 
 
