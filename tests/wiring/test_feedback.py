@@ -235,6 +235,15 @@ def test_a_scale_that_is_none_is_refused_at_once(labels: dict[str, list[str]]) -
         OnlineScorer([ExactMatch()], feedback_scales=labels)
 
 
+def test_refused_labels_take_none_of_the_allowed_names() -> None:
+    with a_line() as (scorer, _):
+        for number in range(101):
+            with pytest.raises(ValueError, match="is not a value"):
+                scorer.feedback("1" * 32, 7, span_id="1" * 16, name=f"question_{number}")
+
+        assert scorer.feedback("1" * 32, True, span_id="1" * 16)
+
+
 def test_stars_are_words_of_a_scale_however_they_are_given() -> None:
     with a_line(feedback_scales={"stars": [1, 2, 3, 4, 5]}) as (scorer, trace):
         for stars in (4, "4", 4.0):

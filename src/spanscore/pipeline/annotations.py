@@ -64,11 +64,11 @@ class FeedbackScales:
                 raise ValueError(
                     f"there are {_MAX_NAMES} names of labels already: a name is a question, not the name of a person"
                 )
-            self._names.add(name)
         words = self._words.get(name)
         value, quality = (
             _number_of(name, human_label.value) if words is None else _word_of(name, human_label.value, words)
         )
+        self._names.add(name)  # a refused label takes none of the allowed names
         return replace(human_label, value=value, quality=quality)
 
     def _wrong_name(self, name: str) -> str | None:
