@@ -45,7 +45,6 @@ from spanscore.outputs.spans_file import MAX_BYTES
 from spanscore.pipeline.jobs import REDACTORS
 from spanscore.pipeline.judge_check import cases_of
 from spanscore.pipeline.queues import QUEUES
-from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric
 from spanscore.samples.genai import DIALECTS
@@ -397,10 +396,9 @@ def _sampling(report: ConfigReport) -> Topic:
 
     ``ot=th`` in a unit's ``tracestate`` is the threshold of a head sampler.
     """
-    settings, sampling, key = report.settings, report.settings.sampling, report.settings.sampling.key
+    settings, sampling = report.settings, report.settings.sampling
     if report.whole:
         yield from refusal_of(partial(check_condition_metrics, sampling, report.by_name), "sampling.rules: ")
-    yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
     yield from _describe_weights(settings)
     for rule in sampling.rules:
         if rule.when.status == "error" and not settings.capture.score_failed:
