@@ -499,7 +499,7 @@ def collect_cases(options: CollectOptions) -> None:
     conditions = list(map(condition_of, options.when or ()))
     out = options.out
     refuse_unwritable(out)
-    refuse_overwriting(options.source, out)
+    refuse_overwriting(out, options.source)
     settings = reading_settings(options.config)
     trace_source, counts = TraceSource.of(options.source, options.since, options.until), CaseCounts()
 
