@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from ipaddress import ip_address
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -49,6 +48,7 @@ from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
+from spanscore.service.plan import is_loopback
 from spanscore.wiring.durable import refuse_two_queues, without_local_scoring
 from spanscore.wiring.metrics import check_condition_metrics, checked_inner_metrics, checked_session_metrics
 from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
@@ -200,10 +200,7 @@ def _remote_scoring(report: ConfigReport) -> Topic:
 def _is_private(endpoint: str) -> bool:
     """Return whether content is sent privately: the endpoint has TLS or is on this machine."""
     parts = urlsplit(endpoint)
-    try:
-        return parts.scheme == "https" or parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
