@@ -405,7 +405,7 @@ class ReplayRun:
             yield budget_spent(unpaid, f"with --resume {file or 'FILE'}")
         if file is None or self.options.export:
             return
-        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts that the judge read"
+        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts of the source, not redacted"
         yield _write_page(file)
 
 
@@ -424,7 +424,7 @@ def _write_page(file: Path) -> str:
     page = file.with_name(_PAGE)
     with writing(page):
         page.touch(0o600)
-        page.chmod(0o600)  # the page has the judged texts; an existing file may be readable by other users
+        page.chmod(0o600)  # the page has the texts of the units; an existing file may be readable by other users
         write(Journal.spans(file), page)
     return f"The page is {page}; open {page.absolute().as_uri()}"
 

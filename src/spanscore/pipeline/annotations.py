@@ -80,7 +80,7 @@ class FeedbackScales:
 def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:
     if isinstance(value, bool):
         return value, float(value)
-    if isinstance(value, int | float) and isfinite(value) and 0 <= value <= 1:
+    if isinstance(value, int | float) and 0 <= value <= 1:
         return float(value), float(value)
     raise ValueError(
         f"{value!r} is not a value of {name}; allowed are True, False, and numbers from 0, worst, to 1. "

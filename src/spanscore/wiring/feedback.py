@@ -13,6 +13,7 @@ from uuid import UUID
 from spanscore import semconv
 from spanscore.capture.whole_units import ImmediateReceiver
 from spanscore.core import loop
+from spanscore.core.codecs.text import plain_number
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
 from spanscore.core.sample import Annotation, HumanValue
@@ -79,8 +80,9 @@ def value_of(value: Any) -> HumanValue:
         return value
     if is_a(value, str):
         return str.__str__(value)
-    if is_a(value, int, float) and isfinite(value):
-        return float(value)
+    number = plain_number(value)
+    if number is not None and isfinite(number):
+        return float(number)
     raise ValueError(f"the value is {value!r}; allowed are True, False, a number, or a word of a declared scale")
 
 
