@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,22 @@ from tests.live import a_line
 from tests.servers.otlp import OtlpReceiver
 from typer.testing import CliRunner, Result
 
+from spanscore import semconv
 from spanscore.cli.main import app
+from spanscore.config import Capture
 from spanscore.errors import ConfigurationError
 
 IDS = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
 BAD = {"human": "bad", **IDS, "when": 1_772_323_200}
 
 
-def imported(tmp_path: Path, *lines: dict[str, Any], outputs: str = "{}") -> Result:
+METRICS = '[exact_match, {aspect_critic: {name: harmless, definition: "Is it free of harm?"}}]'
+
+
+def imported(tmp_path: Path, *lines: dict[str, Any], outputs: str = "{}", more: str = "") -> Result:
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "spanscore.yaml").write_text(
-        f"metrics: [exact_match]\nfeedback_scales: {{user_feedback: [bad, ok, good]}}\noutputs: {outputs}\n"
+        f"metrics: {METRICS}\nfeedback_scales: {{user_feedback: [bad, ok, good]}}\noutputs: {outputs}\n{more}"
     )
     files = [str(tmp_path / "labels.jsonl"), "--config", str(tmp_path / "spanscore.yaml")]
     return CliRunner().invoke(app("annotations"), ["annotations", "import", *files, "--json"])
@@ -58,6 +64,41 @@ def test_labels_go_to_the_sinks_of_trace_stores_too(
     is_right = secret_key == SECRET_KEY
     assert json.loads(result.stdout)["delivered"] is is_right
     assert [score["value"] for score in langfuse.scores.values()] == ["bad"] * is_right
+
+
+def without_digits(text: str) -> str:
+    if "secret" in text:
+        raise ValueError(text)
+    return re.sub(r"\d", "#", text)
+
+
+@pytest.mark.parametrize("comment", ["call 0441", "a secret"])
+def test_an_imported_label_is_the_span_that_feedback_exports_with_its_texts_redacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comment: str
+) -> None:
+    texts = {"annotator": "ann 7", "comment": comment}
+    settings = {"feedback_scales": {"user_feedback": ["bad", "ok", "good"]}, "capture": Capture(content=True)}
+    with a_line(redactor=without_digits, **settings) as (scorer, trace):
+        scorer.feedback(IDS["trace_id"], "bad", span_id=IDS["span_id"], when=1_772_323_200, **texts)
+        assert scorer.flush(10)
+    with OtlpReceiver() as backend:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
+        redacting = f"redactor: {__name__}:without_digits\ncapture: {{content: true}}\n"
+        assert json.loads(imported(tmp_path, {**BAD, **texts}, more=redacting).stdout)["sent"] == 1
+
+        (span,), (own,) = backend.spans, trace.named("evaluation")
+        assert (span.span_id, span.attributes) == (own.context.span_id, dict(own.attributes))
+        assert span.attributes[semconv.ANNOTATOR] == "ann #"
+        assert span.attributes.get(semconv.EVALUATION_EXPLANATION) == ("call ####" if comment == "call 0441" else None)
+
+
+def test_a_label_with_the_name_of_a_configured_metric_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OtlpReceiver() as backend:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
+        result = imported(tmp_path, {"human": True, "name": "harmless", **IDS})
+
+    (fault,) = json.loads(result.stdout)["faults"]
+    assert fault == "line 1: 'harmless' is a metric of this scorer; give the label another name"
 
 
 def test_a_wrong_line_is_reported_and_the_others_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

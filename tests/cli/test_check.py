@@ -405,7 +405,7 @@ sampling: {rates: {nv_context_relevance: 0.5}}
 PAID = """
 judge:
   model: openai:gpt-4o-mini
-  budget: [{usd: 0.02, per: 1h}, {calls: 500, per: 1m, metric: faithfulness}]
+  budget: [{usd: 0.02, per: 1h}, {calls: 500, per: 1m, metric: faithfulness}, {tokens: 1234567, per: 30d}]
   prices: {gpt-4o*: {input: 0.15, output: 0.60}}
 embeddings: lexical
 sampling: {rate: 0.5}
@@ -421,6 +421,7 @@ def test_what_a_score_costs_and_what_a_budget_buys_is_reported(tmp_path: Path) -
     assert " USD per 1,000; 1 question, " in output
     assert "exact_match: " not in output
     assert "budget of 0.02 usd per 1h: " in output
+    assert "budget of 1,234,567 tokens per 30d: " in output
 
 
 @pytest.mark.parametrize(

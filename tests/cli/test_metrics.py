@@ -129,7 +129,7 @@ def test_with_a_price_a_thousand_scores_have_a_cost(rows: dict[str, Any]) -> Non
     assert f"{priced:.2g} USD per 1,000 scores" in ran("--metric", "faithfulness", "--price", "1,2").stdout
 
 
-@pytest.mark.parametrize("price", ["cheap", "1", "1,-2", "1,2,3", "nan,1", "1,inf"])
+@pytest.mark.parametrize("price", ["cheap", "1", "1,-2", "1,2,3", "nan,1", "1,nan", "1,inf"])
 def test_what_is_no_price_is_refused(price: str) -> None:
     assert ran("--price", price).exit_code == 2
 

@@ -67,6 +67,21 @@ def test_the_files_rate_of_a_metric_that_is_given_holds_under_its_old_name_too(t
     assert status(tmp_path, text, metrics=[ContextRelevance("lexical")]).rates == {"context_relevance": (0.2, 0.2)}
 
 
+WRONG_METRICS = {
+    "a name in place of a list": ("exact_match", "'exact_match' is the name of a metric"),
+    "a name in a list": (["exact_match"], "'exact_match' is the name of a metric"),
+    "one metric": (ExactMatch(), r"exact_match is one metric, not a list of them: write \[ExactMatch"),
+}
+
+
+@pytest.mark.parametrize("given", WRONG_METRICS)
+def test_wrong_metrics_are_refused_with_what_to_write(tmp_path: Path, given: str) -> None:
+    metrics, expected = WRONG_METRICS[given]
+
+    with pytest.raises(ConfigurationError, match=expected):
+        status(tmp_path, metrics=metrics)
+
+
 REFUSED = {
     "sampel_rate": "there is no argument 'sampel_rate'; did you mean 'sample_rate'",
     "rate": r"rate is now sampling=Sampling\(rate=…\)",

@@ -44,7 +44,7 @@ def test_probability_is_derived_from_the_threshold():
     assert probability(threshold(1.0)) == 1.0
 
 
-@pytest.mark.parametrize("text", ["", "g0", "123456789012345"])
+@pytest.mark.parametrize("text", ["", "g0", "123456789012345", "-8", "+8", "0x1", "1_0", " 8", "\u0668"])
 def test_what_is_no_threshold_is_none(text):
     assert decode_threshold(text) is None
 

@@ -88,6 +88,16 @@ def test_a_unit_that_runs_long_lets_its_finished_children_go():
     assert [name for name, _ in log] == ["child", "later child"]
 
 
+def test_children_are_due_beside_a_longer_unit_that_holds_none():
+    room = hold()
+    room.hold_child(key(1), Leaves("child", []), 0)
+    room.release_early(6 * S)
+    room.flush_ready(6 * S)
+    room.hold_child(key(2), Leaves("child of another", []), 7 * S)
+
+    assert room.next_due_ns() == 12 * S
+
+
 def test_what_leaves_waits_for_the_flush_after_each_batch():
     log, flushes = [], []
 

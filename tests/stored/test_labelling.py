@@ -37,6 +37,25 @@ def test_a_label_is_in_the_file_before_the_verdict_is_shown(path: Path) -> None:
     assert (answer["next"]["done"], answer["next"]["summary"]) == (1, ["1 labels"])
 
 
+FOREIGN_SCORES = [
+    *(True, [0.5], {"value": True}, {"value": 10**400}, {"value": 0.5, "label": "good"}, {"value": 0.5, "label": True}),
+    *({"value": 0.5, "probability": 2}, {"value": 0.5, "evaluator_version": 1}, {"value": 0.5, "explanation": ["why"]}),
+    {"value": 0.5, "disagreement": "much"},
+]
+
+
+@pytest.mark.parametrize("score", FOREIGN_SCORES, ids=lambda score: str(score)[:40])
+def test_a_score_of_another_program_makes_no_label_unreadable(path: Path, score: object) -> None:
+    case = LabelCase.of({"scores": {METRIC: score}}, SingleTurnSample(user_input="Is it?", response="Yes."))
+    case = case.with_verdict(METRIC, BINARY)
+    session = open_session(path, draw_some([case]))
+
+    session.choose(case.key, 0, None)
+
+    assert [labelled.human for labelled in read_annotations(path)] == [True]
+    assert draw_some([case], LabelPick.RANDOM).cases == [case]
+
+
 def test_undo_withdraws_the_label_and_shows_its_case_again(path: Path) -> None:
     session = open_session(path, draw_some(make_cases(3)))
     first = session.state()["case"]

@@ -52,6 +52,14 @@ def test_so_many_units_are_scored_at_most(config: Path, unscored: str, tmp_path:
     assert len({key[:2] for key in scores_in(tmp_path / "out")}) == 7
 
 
+def test_the_spans_beside_the_scores_are_said_to_be_not_redacted(config: Path, unscored: str, tmp_path: Path) -> None:
+    redacted = written(tmp_path / "redacted.yaml", [config.read_text(), "\nredactor: string:capwords\n"])
+
+    done = CliRunner().invoke(app("replay"), ["replay", redacted, unscored, "--limit", "2", "--out", str(tmp_path)])
+
+    assert "with the spans of their units: the texts of the source, not redacted\n" in done.stderr
+
+
 def test_at_a_budget_the_rest_is_not_asked_no_rate_is_lowered_and_resume_goes_on(
     config: Path, unscored: str, tmp_path: Path
 ) -> None:

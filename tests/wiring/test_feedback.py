@@ -205,6 +205,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"span_id": "xyz"}, "16 hex digits"),
     ({"trace_id": None, "span_id": None}, "32 hex digits"),
     ({"value": nan}, "a number"),
+    ({"value": 10**400}, "a number"),
     ({"value": inf}, "a number"),
     ({"value": None}, "a word of a declared scale"),
     ({"value": "soso"}, "bad, ok, good"),
@@ -220,7 +221,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "allowed"), WRONG, ids=[str(wrong) for wrong, _ in WRONG])
+@pytest.mark.parametrize(("wrong", "allowed"), WRONG, ids=[str(wrong)[:60] for wrong, _ in WRONG])
 def test_what_is_wrong_is_refused_with_what_is_allowed(wrong: dict[str, Any], allowed: str) -> None:
     right: dict[str, Any] = {"trace_id": IDS.trace_id, "span_id": IDS.span_id, "value": "good"}
     with a_line(feedback_scales=SCALE) as (scorer, _), pytest.raises(ValueError, match=allowed):
@@ -233,6 +234,15 @@ def test_what_is_wrong_is_refused_with_what_is_allowed(wrong: dict[str, Any], al
 def test_a_scale_that_is_none_is_refused_at_once(labels: dict[str, list[str]]) -> None:
     with pytest.raises(ConfigurationError, match=r"feedback_scales"):
         OnlineScorer([ExactMatch()], feedback_scales=labels)
+
+
+def test_refused_labels_take_none_of_the_allowed_names() -> None:
+    with a_line() as (scorer, _):
+        for number in range(101):
+            with pytest.raises(ValueError, match="is not a value"):
+                scorer.feedback("1" * 32, 7, span_id="1" * 16, name=f"question_{number}")
+
+        assert scorer.feedback("1" * 32, True, span_id="1" * 16)
 
 
 def test_stars_are_words_of_a_scale_however_they_are_given() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.printable import TextTable, printable
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
-from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.errors import ConfigurationError, MissingExtraError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.batches.run import BatchRun
@@ -45,7 +46,7 @@ from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 from spanscore.stored.evaluation import CONCURRENCY, MOST_AT_ONCE, Scoring
-from spanscore.stored.evaluation_report import check_report, write_report
+from spanscore.stored.evaluation_report import write_report
 from spanscore.stored.evaluation_result import Result, Row, read_rows, write_rows
 from spanscore.stored.quality_gate import (
     UNSCORED_ADVICE,
@@ -79,10 +80,12 @@ class ScoreRun:
         configured = self._read_configuration()
         metrics = self._make_metrics(configured)
         bounds = self._bounds([metric.name for metric in metrics])
-        refuse_unwritable(options.out)
-        refuse_overwriting(options.file, options.out)
-        if options.report is not None:
-            check_report(options.report)
+        refuse_unwritable(options.out, options.report)
+        written = {"--out": options.out, "--report": options.report, "--junit": options.junit}
+        for option, path in written.items():
+            refuse_overwriting(path, options.file, options.config, option=option)
+        if options.report is not None and find_spec("jinja2") is None:
+            raise MissingExtraError("jinja2", "report")
         total = _count_records(options.file, bounds)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         if configured is None and not options.judge and _asks_offline(metrics):

@@ -64,7 +64,7 @@ class LabelRun:
         stem = (metric or _REVIEW) + ("" if pick.is_representative else f"-{pick.value}")
         out = self.options.out or Path(f"labels-{re.sub(r'[^A-Za-z0-9_.-]+', '-', stem)}.jsonl")
         refuse_unwritable(out)
-        refuse_overwriting(str(self.options.file), out)
+        refuse_overwriting(out, self.options.file)
         draw = draw_labels(judged, pick, metric=metric, number=self.options.count, seed=self.options.seed)
         label_file = LabelFile(out, name, self.options.annotator, time_ns)
         target = self.options.target

@@ -113,13 +113,13 @@ def refuse_unwritable(*paths: Path | None) -> None:
             raise ConfigurationError(f"{path} cannot be written by this user; name another file")
 
 
-def refuse_overwriting(source: str, path: Path | None) -> None:
-    """Refuse an ``--out`` that would overwrite a command's source, or a file in the folder that is its source."""
-    source_path = Path(source)
-    if path is None or not path.exists() or not source_path.exists():
+def refuse_overwriting(path: Path | None, *sources: str | Path | None, option: str = "--out") -> None:
+    """Refuse an output file that would overwrite a source of the command, or a file in a folder that is its source."""
+    if path is None or not path.exists():
         return
-    if path.samefile(source_path) or (source_path.is_dir() and path.parent.samefile(source_path)):
-        raise ConfigurationError(f"--out {path} is read by this command; choose another file")
+    for source in (Path(source) for source in sources if source):
+        if source.exists() and (path.samefile(source) or (source.is_dir() and path.parent.samefile(source))):
+            raise ConfigurationError(f"{option} {path} is read by this command; choose another file")
 
 
 def budget_spent(unscored: int, how: str) -> str:

@@ -35,12 +35,11 @@ from spanscore.judges.batches.run import BatchRun
 from spanscore.judges.score_context import suppressed_context
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.outputs.collected_cases import CollectedCase, FoundScore
+from spanscore.outputs.collected_cases import CollectedCase
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
-from spanscore.protocols import Metric, Redactor, Sink
+from spanscore.protocols import Metric, Sink
 from spanscore.report import write
-from spanscore.samples.redaction import redact
 from spanscore.scorer import receivers_of
 from spanscore.stored.replay import (
     MOST_IN_BATCHES,
@@ -406,7 +405,7 @@ class ReplayRun:
             yield budget_spent(unpaid, f"with --resume {file or 'FILE'}")
         if file is None or self.options.export:
             return
-        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts that the judge read"
+        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: the texts of the source, not redacted"
         yield _write_page(file)
 
 
@@ -425,7 +424,7 @@ def _write_page(file: Path) -> str:
     page = file.with_name(_PAGE)
     with writing(page):
         page.touch(0o600)
-        page.chmod(0o600)  # the page has the judged texts; an existing file may be readable by other users
+        page.chmod(0o600)  # the page has the texts of the units; an existing file may be readable by other users
         write(Journal.spans(file), page)
     return f"The page is {page}; open {page.absolute().as_uri()}"
 
@@ -500,7 +499,7 @@ def collect_cases(options: CollectOptions) -> None:
     conditions = list(map(condition_of, options.when or ()))
     out = options.out
     refuse_unwritable(out)
-    refuse_overwriting(options.source, out)
+    refuse_overwriting(out, options.source)
     settings = reading_settings(options.config)
     trace_source, counts = TraceSource.of(options.source, options.since, options.until), CaseCounts()
 
@@ -575,19 +574,16 @@ def read_stored_cases(
         lambda unit: builder.job(SampledUnit(unit, {})).samples,
         counts,
     )
-    return cases if hooks.redactor is None else (_redact_explanations(case, hooks.redactor) for case in cases)
+    return cases if hooks.redactor is None else (_redact_explanations(case, hooks, box) for case in cases)
 
 
-def _redact_explanations(case: CollectedCase, redactor: Redactor) -> CollectedCase:
+def _redact_explanations(case: CollectedCase, hooks: Hooks, box: Timebox) -> CollectedCase:
     """Return a case with redacted explanations; if the redactor fails on an explanation, it is left out."""
-
-    def redact_explanation(score: FoundScore) -> FoundScore:
-        try:
-            return score._replace(explanation=score.explanation and redact(score.explanation, redactor))
-        except Exception:  # noqa: BLE001  (the redactor is the user's, and its failures must not export a text)
-            return score._replace(explanation=None)
-
-    return replace(case, scores={metric: redact_explanation(score) for metric, score in case.scores.items()})
+    scores = {
+        metric: score._replace(explanation=score.explanation and hooks.redact_text(score.explanation, box))
+        for metric, score in case.scores.items()
+    }
+    return replace(case, scores=scores)
 
 
 def _describe_lack(trace_source: TraceSource, counts: CaseCounts, unknown: Sequence[CaseCondition]) -> str:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from ipaddress import ip_address
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -45,11 +44,11 @@ from spanscore.outputs.spans_file import MAX_BYTES
 from spanscore.pipeline.jobs import REDACTORS
 from spanscore.pipeline.judge_check import cases_of
 from spanscore.pipeline.queues import QUEUES
-from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
+from spanscore.service.plan import is_loopback
 from spanscore.wiring.durable import refuse_two_queues, without_local_scoring
 from spanscore.wiring.metrics import check_condition_metrics, checked_inner_metrics, checked_session_metrics
 from spanscore.wiring.outputs import WEBHOOK_WHEN, check_conditions, exports_content
@@ -201,10 +200,7 @@ def _remote_scoring(report: ConfigReport) -> Topic:
 def _is_private(endpoint: str) -> bool:
     """Return whether content is sent privately: the endpoint has TLS or is on this machine."""
     parts = urlsplit(endpoint)
-    try:
-        return parts.scheme == "https" or parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -397,10 +393,9 @@ def _sampling(report: ConfigReport) -> Topic:
 
     ``ot=th`` in a unit's ``tracestate`` is the threshold of a head sampler.
     """
-    settings, sampling, key = report.settings, report.settings.sampling, report.settings.sampling.key
+    settings, sampling = report.settings, report.settings.sampling
     if report.whole:
         yield from refusal_of(partial(check_condition_metrics, sampling, report.by_name), "sampling.rules: ")
-    yield from refusal_of(lambda: RateSampler({}, rules=sampling.rules, key=DEFAULT_KEY if key is None else key))
     yield from _describe_weights(settings)
     for rule in sampling.rules:
         if rule.when.status == "error" and not settings.capture.score_failed:

@@ -51,7 +51,7 @@ class AnnotationsOptions:
     config: Annotated[
         Path | None,
         typer.Option(
-            help="A spanscore.yaml. label: the metric's scale. import: feedback_scales, service name, content, outputs."
+            help="A spanscore.yaml. label: the metric's scale. import: feedback_scales, redactor, service, content, outputs."
         ),
     ] = None
     metric: Annotated[

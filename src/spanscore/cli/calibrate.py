@@ -16,6 +16,7 @@ import typer
 from rich.text import Text
 
 from spanscore.cli._config_report import valid
+from spanscore.cli._options import refuse_overwriting
 from spanscore.config.kinds import share_in
 from spanscore.core.codecs.annotation_file import needs_scale, passes, read_annotations, select_name
 from spanscore.core.codecs.otlp import stored_spans
@@ -134,6 +135,7 @@ def calibrate(
     FILE[/bold], which correct the pass rate of that evaluator version only. The command refuses fewer than 5 samples that
     humans passed, fewer than 5 that humans failed, and a judge that hardly separates the two.
     """
+    refuse_overwriting(out, file, scores, config, against)
     scale = scale_of(metric, config)
     if holds_spans(file):
         samples, scores = _read_labels_on_spans(file, label), scores or file

@@ -54,7 +54,7 @@ def _price_in(text: str) -> tuple[float, float]:
         read, written = map(float, text.split(","))
     except ValueError:
         read = written = -1.0
-    if not 0 <= min(read, written) <= max(read, written) < inf:
+    if not all(0 <= usd < inf for usd in (read, written)):
         raise typer.BadParameter(
             f"{text!r} is not a price; write USD per million tokens read and written: 0.15,0.60", param_hint="--price"
         )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from spanscore.cli._options import refuse_overwriting
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.printable import format_count, printable
 from spanscore.errors import ConfigurationError, writing
@@ -40,6 +41,7 @@ def report(
     Get such a file with [bold]spanscore demo --out FILE[/bold], from a scorer with [bold]spans_to[/bold], or from the
     Collector's file exporter.
     """
+    refuse_overwriting(out, file, *(calibration or []))
     calibrations = calibrations_of(calibration or [])
     with stored_spans(file) as stored, writing(f"--out {out}"):
         spans = iter(stored)

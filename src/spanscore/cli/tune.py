@@ -11,7 +11,7 @@ import typer
 
 from spanscore.cli._config_report import valid
 from spanscore.cli._judge_topics import make_named
-from spanscore.cli._options import refuse_unwritable
+from spanscore.cli._options import refuse_overwriting, refuse_unwritable
 from spanscore.cli._prompt_run import judged_metric, paid_run
 from spanscore.core.codecs.annotation_file import read_annotations
 from spanscore.core.printable import printable, printable_lines
@@ -65,6 +65,8 @@ def tune(
     more often than the present judge (exact one-sided McNemar test, p ≤ .05); otherwise the file holds the unchanged metric.
     The command prints the examples that every later question will contain, because examples are content of your users.
     """
+    refuse_unwritable(out)
+    refuse_overwriting(out, config, labels)
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Tuning {printable(metric)}: loading libraries …")  # this takes seconds
     configured = valid(config)
@@ -72,7 +74,6 @@ def tune(
     labelled = read_annotations(labels, metric=label or original.name, name=label)
     for warning in warnings_for(len(labelled)):
         notes.print(warning, soft_wrap=True)
-    refuse_unwritable(out)
     make = partial(judge_named, configured.settings, rewriter)
     rewriting_judge = make_named("--rewriter", rewriter, make) if rewriter else None
     with paid_run(configured.settings, original, notes, "judged") as on_progress:

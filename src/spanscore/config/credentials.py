@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from spanscore.errors import ConfigurationError, NotReadyError
 
@@ -51,6 +52,12 @@ def token_in_file(file: str | Path, key: str) -> str:
     except (OSError, UnicodeDecodeError):
         text = None
     return bearer_token(text, f"{key}: the file {file}")
+
+
+def public_address(url: str) -> str:
+    """Return an address for messages: without user, password, query and fragment."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 _POSSIBLE_CREDENTIAL_NAME = re.compile(

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
+from spanscore.config.credentials import public_address
 from spanscore.config.kinds import AnyPath, FrozenDict, Items, PositiveSeconds, SettingsPart, Size, Table, WebAddress
 from spanscore.errors import ConfigurationError, NotReadyError
 
@@ -231,10 +231,7 @@ class RemoteScoring(SettingsPart):
     @property
     def shown(self) -> str:
         """The destination of units, for messages: without user, password and query."""
-        if self.kafka is not None:
-            return f"the topic {self.kafka.topic}"
-        parts = urlsplit(self.endpoint or "")
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        return public_address(self.endpoint or "") if self.kafka is None else f"the topic {self.kafka.topic}"
 
 
 class Spool(SettingsPart):

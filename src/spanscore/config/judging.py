@@ -158,7 +158,7 @@ class Budget(SettingsPart):
 
     def __str__(self) -> str:
         whose = "" if self.metric is None else f" of {self.metric}"
-        return f"{self.amount:g} {self.unit} per {self.window}{whose}"
+        return f"{self.amount:,.15g} {self.unit} per {self.window}{whose}"
 
 
 class PriceSettings(SettingsPart):

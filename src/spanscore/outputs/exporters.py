@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from spanscore import semconv
+from spanscore.config.credentials import public_address
 from spanscore.core.log import log_once, type_name
 from spanscore.core.printable import shorten
 
@@ -542,5 +542,4 @@ def _endpoint(what: Signal, transport: str) -> str:
     url = own or _setting(what, "ENDPOINT") or DEFAULT_ENDPOINTS[transport]
     if not own and transport == "http":
         url = f"{url.removesuffix('/')}/v1/{what}"
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    return public_address(url)

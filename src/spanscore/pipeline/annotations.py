@@ -64,11 +64,11 @@ class FeedbackScales:
                 raise ValueError(
                     f"there are {_MAX_NAMES} names of labels already: a name is a question, not the name of a person"
                 )
-            self._names.add(name)
         words = self._words.get(name)
         value, quality = (
             _number_of(name, human_label.value) if words is None else _word_of(name, human_label.value, words)
         )
+        self._names.add(name)  # a refused label takes none of the allowed names
         return replace(human_label, value=value, quality=quality)
 
     def _wrong_name(self, name: str) -> str | None:
@@ -80,7 +80,7 @@ class FeedbackScales:
 def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:
     if isinstance(value, bool):
         return value, float(value)
-    if isinstance(value, int | float) and isfinite(value) and 0 <= value <= 1:
+    if isinstance(value, int | float) and 0 <= value <= 1:
         return float(value), float(value)
     raise ValueError(
         f"{value!r} is not a value of {name}; allowed are True, False, and numbers from 0, worst, to 1. "

@@ -9,10 +9,11 @@ from typing import TypeVar
 
 from spanscore import semconv
 from spanscore.core.codecs.media import IMAGE_LIMIT, ImageLimit, limit_images
+from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import Job, SampledUnit
 from spanscore.core.log import type_name
 from spanscore.core.plugins import Entry, Registry
-from spanscore.core.sample import MEASURES, MultiTurnSample, Sample, Samples, SingleTurnSample
+from spanscore.core.sample import MEASURES, Annotation, MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.core.timebox import HookTimeout, Timebox
@@ -109,6 +110,31 @@ class Hooks:
             raise
         except BaseException:  # noqa: BLE001  (fails closed)
             return unit.in_conversation(None)
+
+    def redact_text(self, text: str, box: Timebox) -> str | None:
+        """Return the form in which a text that may name a person is exported; None if the redactor fails. Never raises."""
+        redactor = self.redactor
+        if redactor is None:
+            return safe_text(text)
+        try:
+            return safe_text(box.run(lambda: redact(text, redactor)))
+        except BaseException:  # noqa: BLE001  (SystemExit, too: only a text from the redactor is exported)
+            return None
+
+    def redact_label(self, label: Annotation, box: Timebox) -> Annotation:
+        """Return a label with redacted annotator, comment and key. Never raises.
+
+        If the redactor fails, the comment or the key is left out, and the annotator becomes ``HUMAN``.
+        """
+        if self.redactor is None:
+            return label
+        annotator, unnamed = label.annotator, semconv.ANNOTATOR_HUMAN
+        return replace(
+            label,
+            annotator=unnamed if annotator == unnamed else self.redact_text(annotator, box) or unnamed,
+            comment=None if label.comment is None else self.redact_text(label.comment, box),
+            key=None if label.key is None else self.redact_text(label.key, box),
+        )
 
     def _apply_filter(self, samples: Samples) -> Samples:
         if self.keep is None:

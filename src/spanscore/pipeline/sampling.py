@@ -6,6 +6,7 @@ which dropped traces before they arrived.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -65,7 +66,8 @@ def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
 # T and R of the OpenTelemetry sampling rule have 56 bits (specification, ``trace/tracestate-probability-sampling.md``).
 _SPACE: Final = 1 << 56
 _HEX_DIGITS: Final = 14
-_MAX_KEY_BYTES: Final = 64
+_THRESHOLD: Final = re.compile(f"[0-9A-Fa-f]{{1,{_HEX_DIGITS}}}")
+"""A threshold as text. ``int`` would also accept a sign, which gives a probability above 1."""
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
 """Public, so that replicas agree without a setting; ``sampling.key`` replaces it."""
 BUDGET: Final = "budget"
@@ -88,12 +90,7 @@ def probability(t: int) -> float:
 
 def decode_threshold(text: str) -> int | None:
     """Return T from the value of ``th``, 1 to 14 hex digits; None if it is invalid. Missing digits on the right are zeros."""
-    if not 1 <= len(text) <= _HEX_DIGITS:
-        return None
-    try:
-        return int(text.ljust(_HEX_DIGITS, "0"), 16)
-    except ValueError:
-        return None
+    return int(text.ljust(_HEX_DIGITS, "0"), 16) if _THRESHOLD.fullmatch(text) else None
 
 
 def thinned(t: int, upstream: int) -> int:
@@ -369,14 +366,14 @@ class RateSampler:
         sessions: metric → share of sessions that it scores, [0, 1].
         inner: entry of ``units.also`` → share of its units below recorded roots that its metrics score, [0, 1].
         rules: the largest matching rate wins; the metric's own rate is the minimum.
-        key: key of the hash; at most 64 bytes.
+        key: key of the hash, 1 to 64 bytes.
         pacer: lowers the rates so that budgets last; None = no budget.
         feedback_rate: share of units that are kept for feedback, [0, 1].
         head_sampling_rate: share of traces without ``ot=th`` that arrived here, (0, 1]; or ``by_service`` and ``default``.
         service: returns the name of this process's service, for units without their own resource.
 
     Raises:
-        ConfigurationError: a rate is outside [0, 1], the key too long, or ``head_sampling_rate`` invalid.
+        ConfigurationError: a rate is outside [0, 1], or ``head_sampling_rate`` is invalid.
     """
 
     def __init__(
@@ -395,8 +392,6 @@ class RateSampler:
         for name, rate in [*rates.items(), *sessions.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
             if not 0.0 <= rate <= 1.0:
                 raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
-        if not 0 < len(key) <= _MAX_KEY_BYTES:
-            raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_MAX_KEY_BYTES}")
         self._rates = dict(rates)
         self._sessions = dict(sessions)
         self._inner = dict(inner)

@@ -237,8 +237,8 @@ class SpanBuffer:
     def next_due_ns(self) -> int | None:
         """Return the time at which a span is due without a further event; None if no span is due at a time."""
         times = [held.deadline_ns for held in self._parked.values()]
-        oldest = next(iter(self._running.values()), None)
-        if oldest is not None and oldest.children:
+        oldest = next((held for held in self._running.values() if held.children), None)
+        if oldest is not None:
             times.append(oldest.since_ns + self.early_ns)
         if self._export_queue:
             times.append(self.pace.wait_until_ns() or 0)

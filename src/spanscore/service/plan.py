@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from spanscore import semconv
-from spanscore.config.credentials import bearer_token, token_in_file
+from spanscore.config.credentials import bearer_token, public_address, token_in_file
 from spanscore.config.serving import ListenAddress, ServeSettings, TlsSettings, listen_address
 from spanscore.errors import ConfigurationError, MissingExtraError, NotReadyError
 from spanscore.outputs.exporters import own_endpoints
@@ -99,10 +99,7 @@ def describe_mode(serve: ServeSettings) -> str:
     """Return a line with the destination of the spans."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
-    where = "nowhere"
-    if serve.forward is not None:
-        parts = urlsplit(serve.forward.endpoint)
-        where = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    where = "nowhere" if serve.forward is None else public_address(serve.forward.endpoint)
     line = f"mode proxy: spans are sent on to {where}, with their scores"
     forwarded = () if serve.forward is None else [name.strip().lower() for name in serve.forward.headers]
     if (serve.token_file or serve.token_env) and "authorization" in forwarded:
@@ -115,7 +112,7 @@ def _find_unprotected(serve: ServeSettings, listening: Mapping[str, ListenAddres
     protections = {"tls": serve.tls, "a token": serve.token_file or serve.token_env}
     missing = " and ".join(name for name, setting in protections.items() if not setting)
     for name, address in listening.items():
-        if missing and not serve.insecure and not _is_loopback(address.host):
+        if missing and not serve.insecure and not is_loopback(address.host):
             yield ConfigurationError(
                 f"serve.{name}: {address} can be reached by others, without {missing}; give serve.tls and serve.token_file, "
                 "or insecure: true if something else guards it"
@@ -131,11 +128,12 @@ def _is_listener(endpoint: str, address: ListenAddress) -> bool:
     if port != address.port or not address.port:
         return False
     host = parts.hostname or ""
-    listens_locally = _is_loopback(address.host) or address.host in _ANY_HOST
-    return host == address.host or (listens_locally and (_is_loopback(host) or host in _ANY_HOST))
+    listens_locally = is_loopback(address.host) or address.host in _ANY_HOST
+    return host == address.host or (listens_locally and (is_loopback(host) or host in _ANY_HOST))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or an address is of this machine."""
     try:
         return host == "localhost" or ip_address(host.partition("%")[0]).is_loopback
     except ValueError:

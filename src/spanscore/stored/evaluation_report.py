@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from spanscore.core.sample import Sample, Samples
-from spanscore.errors import ConfigurationError, MissingExtraError, writing
+from spanscore.errors import writing
 from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Redactor
 from spanscore.report import ReportRow, write_scores
 from spanscore.report.rows import name_within
 from spanscore.stored.dataset import BadRecord, read_samples
 from spanscore.stored.evaluation_result import Result
-
-
-def check_report(path: Path) -> None:
-    """Refuse a path that cannot be written, before a judge is paid.
-
-    Raises:
-        ConfigurationError: the folder is missing, the path is a folder, or a library is missing.
-    """
-    if find_spec("jinja2") is None:
-        raise MissingExtraError("jinja2", "report")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder does not exist")
 
 
 def write_report(result: Result, path: Path, *, source: str | Path | None, redactor: Redactor | None) -> None:

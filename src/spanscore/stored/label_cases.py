@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from spanscore.core.codecs.stored_sample import content_hash
+from spanscore.core.codecs.text import plain_number
 from spanscore.core.sample import Sample
-from spanscore.core.score import Scale
+from spanscore.core.score import Label, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FoundScore
 from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 
-_SCORE_FIELDS: Final = frozenset(FoundScore._fields)
 _IDS: Final = {"trace_id": re.compile("[0-9a-f]{32}"), "span_id": re.compile("[0-9a-f]{16}")}
 
 
@@ -69,10 +69,27 @@ class LabelCase:
         return replace(self, passed=None if label is None else label == "pass", quality=quality)
 
 
+def _is_number(value: Any) -> bool:
+    number = plain_number(value)
+    return number is not None and isfinite(number)
+
+
+_SCORE_FIELDS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "value": lambda value: isinstance(value, str) or _is_number(value),
+    "label": lambda label: label in get_args(Label),
+    "evaluator_version": lambda version: isinstance(version, str) and version != "",
+    "probability": lambda chance: _is_number(chance) and 0 < chance <= 1,
+    "explanation": lambda text: isinstance(text, str),
+    "disagreement": _is_number,
+}
+"""Field of a score → whether a value of a record can be one. A record may have scores of another program."""
+
+
 def _read_score(result: Any) -> FoundScore:
+    """Return the score in a record, without the fields that would make a line of labels unreadable."""
     fields = result if isinstance(result, dict) else {"value": result}
-    empty = FoundScore(None, None, None, None)
-    return empty._replace(**{name: value for name, value in fields.items() if name in _SCORE_FIELDS})
+    known = {name: fields.get(name) for name in _SCORE_FIELDS}
+    return FoundScore(**{name: value if _SCORE_FIELDS[name](value) else None for name, value in known.items()})
 
 
 def read_cases(path: Path) -> tuple[list[LabelCase], list[BadRecord]]:

@@ -16,7 +16,6 @@ from spanscore import semconv
 from spanscore.capture.intake import Intake
 from spanscore.config.tree import ScorerSettings
 from spanscore.core import loop
-from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import DutyCycle, EventQueue, Turns
 from spanscore.core.job import JobResult, UnitCounts, Weights
 from spanscore.core.log import log_once
@@ -47,7 +46,6 @@ from spanscore.pipeline.sizes import SampleObservers
 from spanscore.pipeline.span_buffer import HOLD_ROOT_S, HOLD_S, ExportPace, SpanBuffer
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver, Sink
-from spanscore.samples.redaction import redact
 from spanscore.wiring.accounts import Accounts, build_budget_ledger, build_shadow_budget_ledger, replace_budgets
 from spanscore.wiring.durable import (
     confirmation_of,
@@ -608,13 +606,7 @@ class Pipeline:
 
     def redact(self, text: str) -> str | None:
         """Return the form in which a text that may name a person is exported; None if the redactor fails."""
-        redactor = self.hooks.redactor
-        if redactor is None:
-            return safe_text(text)
-        try:
-            return safe_text(self.box.run(lambda: redact(text, redactor)))
-        except BaseException:  # noqa: BLE001  (SystemExit, too: only a text from the redactor is exported)
-            return None
+        return self.hooks.redact_text(text, self.box)
 
     @property
     def max_score_attributes(self) -> int:

@@ -13,6 +13,7 @@ from uuid import UUID
 from spanscore import semconv
 from spanscore.capture.whole_units import ImmediateReceiver
 from spanscore.core import loop
+from spanscore.core.codecs.text import plain_number
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
 from spanscore.core.sample import Annotation, HumanValue
@@ -79,8 +80,9 @@ def value_of(value: Any) -> HumanValue:
         return value
     if is_a(value, str):
         return str.__str__(value)
-    if is_a(value, int, float) and isfinite(value):
-        return float(value)
+    number = plain_number(value)
+    if number is not None and isfinite(number):
+        return float(number)
     raise ValueError(f"the value is {value!r}; allowed are True, False, a number, or a word of a declared scale")
 
 
@@ -301,21 +303,9 @@ class AnnotationWriter(ImmediateReceiver):
         self.labelled[label.name] += not label.revision
         if self._pipeline.feedback is not None:
             self._pipeline.feedback.judge_unit_of(label)
+        exported = self._pipeline.hooks.redact_label(label, self._pipeline.box)
         self._pipeline.hold.enqueue(
-            _QueuedLabel(self._pipeline.sinks, self._clean(label), lambda: self._unexported.discard(flight_key))
-        )
-
-    def _clean(self, human_label: Annotation) -> Annotation:
-        """Return a label with redacted personal texts, if there is a redactor. A text on which it fails is removed."""
-        if self._pipeline.hooks.redactor is None:
-            return human_label
-        redact, unnamed = self._pipeline.redact, semconv.ANNOTATOR_HUMAN
-        annotator, comment, key = human_label.annotator, human_label.comment, human_label.key
-        return replace(
-            human_label,
-            annotator=unnamed if annotator == unnamed else redact(annotator) or unnamed,
-            comment=None if comment is None else redact(comment),
-            key=None if key is None else redact(key),
+            _QueuedLabel(self._pipeline.sinks, exported, lambda: self._unexported.discard(flight_key))
         )
 
 

@@ -33,7 +33,7 @@ from spanscore.metrics.catalog.configured import (
     shadow_budget_of,
     shadows_of,
 )
-from spanscore.metrics.catalog.registry import under_current_names
+from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.monitoring.health import refused_evaluator_versions
 from spanscore.monitoring.watched_means import alerts_by_key
 from spanscore.protocols import Metric
@@ -135,7 +135,7 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
         update[name] = _merge_section(getattr(settings, name), getattr(sections, name))
     if overrides.get("metrics") is not None:  # these replace the file's metrics
         sampling = update.get("sampling", settings.sampling)
-        names = [metric.name for metric in (*overrides["metrics"], *update.get("sessions", settings.sessions).metrics)]
+        names = [*by_name(overrides["metrics"]), *by_name(update.get("sessions", settings.sessions).metrics)]
         rates = under_current_names(sampling.rates, names)
         update["sampling"] = _replace_fields(sampling, rates={name: rates[name] for name in names if name in rates})
     return settings.model_copy(update=update)
