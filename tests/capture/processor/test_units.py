@@ -204,6 +204,18 @@ def test_a_llama_index_agent_that_ends_with_its_first_step_waits_for_the_next() 
     assert exported.of("FunctionAgent.workflow").attributes[semconv.STATUS] == "scored"
 
 
+def test_a_run_below_a_step_that_a_streamed_query_of_llama_index_left_current_is_a_unit() -> None:
+    with scoring() as (scorer, _, provider):
+        tracer = provider.get_tracer("opentelemetry.instrumentation.llamaindex")
+        query = tracer.start_span("RetrieverQueryEngine.workflow", attributes={"traceloop.span.kind": "workflow"})
+        step = tracer.start_span("CompactAndRefine.task", trace.set_span_in_context(query))
+        run = tracer.start_span("ContextChatEngine.workflow", trace.set_span_in_context(step))
+        with trace.use_span(run, end_on_exit=True):
+            ask(provider.get_tracer(SCOPE))
+
+    assert scorer.status().outcomes == {"answered": {"shutdown": 1, "scored": 1}}
+
+
 def test_a_rule_on_the_workflow_is_for_what_ran_and_a_root_is_not_ruled_out_before_it_is_known() -> None:
     with scoring(
         sampling=Sampling(rate=0.0, rules=[Rule(rate=1.0, name="vip", when=RuleCondition(workflow="math_agent"))])

@@ -53,9 +53,9 @@ from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import (
     GRACE_NS,
     ROOT_RUN,
-    ROOT_RUN_SCOPE,
-    STEPS_SCOPE,
     RootRole,
+    is_further_run,
+    is_step,
     role_of_operation,
     split,
 )
@@ -145,7 +145,7 @@ class ExternalSpans:
         unit = None if parent is None else self._open.by_span.get(parent[_IDS])
         if unit is None or (unit.ended and _began_later(span, parent_context)):
             return self._begin_span(span, ids, role, processor, parent_context)
-        if scope == ROOT_RUN_SCOPE and _is_root_run(span, parent_context):
+        if span.name.endswith(ROOT_RUN) and _is_further_run(span, parent_context):
             return self._begin_span(span, ids, role, processor, parent_context)
         self._add(unit, span, ids, role)
         return False
@@ -681,22 +681,19 @@ def _began_later(span: Any, parent_context: Context | None) -> bool:
     times of its steps, when the run has ended."""
     above: Any = trace.get_current_span(parent_context)
     end_ns = getattr(above, "end_time", None)
-    if end_ns is None or (_scope(span) == _scope(above) == STEPS_SCOPE and not span.name.endswith(ROOT_RUN)):
+    if end_ns is None or is_step(_scope(span), span.name):
         return False
     return bool(span.start_time >= end_ns and above.get_span_context()[_IDS] == span.parent[_IDS])
 
 
 def _awaits_steps(unit: FollowedUnit) -> bool:
-    """Return whether the root has not ended, or may have ended before its steps, as LlamaIndex's run (see `STEPS_SCOPE`)."""
+    """Return whether the root has not ended, or may have ended before its steps, as LlamaIndex's run (see `is_step`)."""
     if unit.root_ended is None:
         return True
     root, _, _ = unit.root_ended
-    return root.scope == STEPS_SCOPE and root.no_content is not None
+    return root.scope == semconv.LLAMA_INDEX_SCOPE and root.no_content is not None
 
 
-def _is_root_run(span: Any, parent_context: Context | None) -> bool:
-    """Return whether a span is a further run of a batch, in the context of the previous run (see `ROOT_RUN`)."""
-    if not span.name.endswith(ROOT_RUN):
-        return False
+def _is_further_run(span: Any, parent_context: Context | None) -> bool:
     above: Any = trace.get_current_span(parent_context)
-    return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE
+    return hasattr(above, "name") and is_further_run(_scope(span), span.name, _scope(above), above.name)

@@ -47,7 +47,6 @@ _SCOPES: Final = (
     "traceloop.tracer",
     "@traceloop/instrumentation-",
 )
-_LLAMA_INDEX: Final = "opentelemetry.instrumentation.llamaindex"
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
@@ -127,7 +126,9 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
     kind = raw.get(semconv.TRACELOOP_KIND)
     if kind == "tool":
         return semconv.EXECUTE_TOOL
-    is_retriever = span.scope == _LLAMA_INDEX and kind == "task" and _name(span, raw).endswith("Retriever.task")
+    is_retriever = (
+        span.scope == semconv.LLAMA_INDEX_SCOPE and kind == "task" and _name(span, raw).endswith("Retriever.task")
+    )
     if is_retriever or raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
         return semconv.RETRIEVAL
     if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
@@ -176,7 +177,7 @@ def _no_content(scope: str) -> NoContent:
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
     if False in legacy:
         return _IN_RECORDS
-    return _OF_LLAMA_INDEX if scope == _LLAMA_INDEX else _OFF
+    return _OF_LLAMA_INDEX if scope == semconv.LLAMA_INDEX_SCOPE else _OFF
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
