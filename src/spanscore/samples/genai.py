@@ -78,7 +78,8 @@ class GenAIExtractor:
         run_end = _run_end(unit, root, interrupted)
         if run_end in _UNFINISHED and not (run_end == "abandoned" and self.score_abandoned):
             return _unfinished(run_end)
-        no_content = _no_content(unit)
+        # Instrumentations often record no content of a failed call.
+        no_content = None if root.status == "error" else _no_content(unit)
         if no_content is not None:
             log_once(no_content.reason, f"{no_content.reason}. {no_content.hint}")
             return no_sample(no_content.reason)
