@@ -115,6 +115,8 @@ CREATE_AGENT: Final = "create_agent"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EVALUATION: Final = "evaluation"
+VECTOR_DB: Final = "vector_db"
+"""Ours: a request to a vector database. A search has documents and no question."""
 RERANK: Final = "rerank"
 """Ours: OpenInference's kind RERANKER."""
 NOT_READ_OPERATIONS: Final = frozenset(

@@ -14,7 +14,7 @@ from spanscore.pipeline.decisions import keep_latest
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
-_NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
+_NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS | {semconv.VECTOR_DB}
 GRACE_NS: Final = 5_000_000_000
 """Maximum nanoseconds for which an ended root of another instrumentation waits for open spans of its unit.
 

@@ -212,7 +212,7 @@ def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> b
     return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
 
 
-_RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
+_RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK, semconv.VECTOR_DB})
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
 _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 """Output attribute by operation: a retriever or tool that is called alone is its own root."""

@@ -33,6 +33,7 @@ from spanscore.samples.normalizers.building import (
     value_of,
 )
 from spanscore.samples.normalizers.genai import conventional
+from spanscore.samples.texts import documents_in
 
 _PROVIDERS: Final = (
     *("alephalpha", "anthropic", "bedrock", "cohere", "crewai", "google_generativeai", "groq", "haystack", "langchain"),
@@ -47,6 +48,13 @@ _SCOPES: Final = (
     "traceloop.tracer",
     "@traceloop/instrumentation-",
 )
+_DATABASES: Final = tuple(
+    f"opentelemetry.instrumentation.{name}" for name in ("chromadb", "marqo", "milvus", "pinecone")
+)
+"""Scopes of vector databases whose spans have an event for each result. Spans of LanceDB, Qdrant and Weaviate have none."""
+_RESULT_EVENTS: Final = frozenset({"db.query.result", "db.search.result"})
+_RESULTS: Final = "events with results"
+"""Key of these events in the raw content."""
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
@@ -72,13 +80,13 @@ class OpenLLMetry:
     """Reads OpenLLMetry. Spans have content by default; ``TRACELOOP_TRACE_CONTENT=false`` removes it."""
 
     name = "openllmetry"
-    scopes: Sequence[str] = _SCOPES
+    scopes: Sequence[str] = (*_SCOPES, *_DATABASES)
     signatures: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
 
     def accepts(self, span: SpanData) -> bool:
-        """Return whether the span has Traceloop's kind or workflow, or GenAI names and a scope of OpenLLMetry's."""
+        """Return whether the span has Traceloop's kind or workflow, is a database's, or has GenAI names in a known scope."""
         raw = raw_attributes(span)
-        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
+        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw or span.scope.startswith(_DATABASES):
             return True
         if not span.scope.startswith(_SCOPES):
             return False
@@ -94,6 +102,10 @@ class OpenLLMetry:
         """Return the span in GenAI names."""
         raw = raw_attributes(span)
         metadata = _metadata(raw)
+        if span.scope.startswith(_DATABASES):
+            results = [event for name, event in span.events if name in _RESULT_EVENTS]
+            plain = {semconv.OPERATION_NAME: semconv.VECTOR_DB}
+            return in_genai_names(span, plain, {_RESULTS: results} if results else {}, _results, no_content=None)
         if semconv.TRACELOOP_KIND not in raw:
             return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
@@ -216,6 +228,18 @@ def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("query_bundle", "str_or_query_bundle", "query_str"):  # LlamaIndex's: {"query_bundle": {"query_str"}}
         query = _value_in(query, key)
     return content_of(semconv.RETRIEVAL, query, json_at(raw_content, *_OUTPUTS))
+
+
+def _results(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documents of a search if each has a text: Chroma's document, or a text in Pinecone's metadata."""
+    documents = []
+    for event in raw_content[_RESULTS]:
+        fields = {name.rpartition(".")[2]: value for name, value in event.items()}
+        inner = value_of(fields.get("metadata", fields.get("entity")))
+        documents.append({"document": inner, **fields, "id": fields.get("id", fields.get("_id"))})
+    retrieved = documents_in(documents) or []
+    has_texts = len(retrieved) == len(documents) and all(document.content for document in retrieved)
+    return {semconv.RETRIEVAL_DOCUMENTS: documents if has_texts else None}
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
