@@ -24,12 +24,14 @@ from spanscore.samples.normalizers.building import (
     arguments_in,
     content_of,
     conversation_of,
+    fields_of,
     in_genai_names,
     is_langchain_agent,
     json_at,
     name_attribute,
     plain_attributes,
     raw_attributes,
+    unwrap,
     value_of,
 )
 from spanscore.samples.normalizers.genai import conventional
@@ -130,8 +132,7 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     # Releases before 0.50 have metadata only in the input. This check saves most inputs from being parsed.
     if '"metadata": {"' not in inputs:
         return properties
-    metadata = _value_in(from_wire(inputs), "metadata")
-    return metadata if isinstance(metadata, dict) else properties
+    return fields_of(unwrap(from_wire(inputs), "metadata"))
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -193,18 +194,13 @@ def _no_content(scope: str) -> NoContent:
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _value_in(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
-    end_event = outputs.get("kwargs") if isinstance(outputs, dict) else None
-    if inputs == INPUT_OF_STREAM and isinstance(end_event, dict):
-        inputs = end_event.get("inputs", inputs)
-    response = _value_in(_value_in(outputs, "result"), "response")
-    if isinstance(response, dict) and "blocks" in response:  # the end of a LlamaIndex agent
+    inputs, outputs = unwrap(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
+    if inputs == INPUT_OF_STREAM:
+        inputs = fields_of(fields_of(outputs).get("kwargs")).get("inputs", inputs)
+    response = unwrap(unwrap(outputs, "result"), "response")
+    if "blocks" in fields_of(response):  # the end of a LlamaIndex agent
         outputs = join_text_blocks(response["blocks"])
-    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _value_in(outputs, "outputs"))
-
-
-def _value_in(value: Any, key: str) -> Any:
-    return value[key] if isinstance(value, dict) and key in value else value
+    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), unwrap(outputs, "outputs"))
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,13 +216,13 @@ def _arguments(value: Any) -> Any:
         return value_of(value)
     if "input_str" in value:
         return value["inputs"] if value.get("inputs") is not None else value_of(value["input_str"])
-    return arguments_in(_value_in(value, "inputs"))
+    return arguments_in(unwrap(value, "inputs"))
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     query = json_at(raw_content, *_INPUTS)
     for key in ("query_bundle", "str_or_query_bundle", "query_str"):  # LlamaIndex's: {"query_bundle": {"query_str"}}
-        query = _value_in(query, key)
+        query = unwrap(query, key)
     return content_of(semconv.RETRIEVAL, query, json_at(raw_content, *_OUTPUTS))
 
 
