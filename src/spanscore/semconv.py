@@ -115,6 +115,8 @@ CREATE_AGENT: Final = "create_agent"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EVALUATION: Final = "evaluation"
+VECTOR_DB: Final = "vector_db"
+"""Ours: a request to a vector database. A search has documents and no question."""
 RERANK: Final = "rerank"
 """Ours: OpenInference's kind RERANKER."""
 NOT_READ_OPERATIONS: Final = frozenset(
@@ -279,6 +281,8 @@ TRACELOOP_PROPERTIES: Final = "traceloop.association.properties."
 VECTOR_DB_RETRIEVE: Final = "vector_db_retrieve"
 EXECUTE_TASK: Final = "execute_task"
 """OpenLLMetry's own operations: a retriever (``vector_db_retrieve``), and any other step (``execute_task``)."""
+LLAMA_INDEX_SCOPE: Final = "opentelemetry.instrumentation.llamaindex"
+"""Scope of OpenLLMetry's spans of LlamaIndex: a ``workflow`` for each run, a ``task`` for each step below it."""
 
 # --- ours: on the unit's span and on the evaluation span ------------------------------------------------------------
 SCORE: Final = "spanscore.score."

@@ -17,7 +17,7 @@ from spanscore.core import sample as ours
 from spanscore.core.codecs.sdk import WireAttributes, encode_attributes
 from spanscore.core.codecs.text import from_wire
 from spanscore.core.score import Outcome
-from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.core.span import NoContent, SpanData, Unit, UnitKey
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.genai import GenAINormalizer
 from spanscore.testing import make_span, make_unit
@@ -272,3 +272,11 @@ def test_a_run_that_began_as_a_stream_is_asked_the_variables_of_its_prompt() -> 
 
     assert sample is not None
     assert sample.user_input == "Who is free?"
+
+
+def test_a_failed_run_without_content_has_failed() -> None:
+    without = NoContent("content is not on the spans (shop)", "set SHOP_CONTENT=1")
+
+    reasons = [samples(span(1, "chat", status=status, no_content=without)).reason for status in ("ok", "error")]
+
+    assert reasons == [without.reason, "the run failed before it answered"]

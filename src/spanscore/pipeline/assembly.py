@@ -14,21 +14,35 @@ from spanscore.pipeline.decisions import keep_latest
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
-_NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
+_NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS | {semconv.VECTOR_DB}
 GRACE_NS: Final = 5_000_000_000
 """Maximum nanoseconds for which an ended root of another instrumentation waits for open spans of its unit.
 
 It waits because a stream may be read after its chain has returned. The time is limited because some instrumentations never end
 the span of a cancelled run.
 """
-ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the span's name for a run without a parent run.
+ROOT_RUN: Final = ".workflow"
+"""Suffix of the name of OpenLLMetry's span for a run without a parent run."""
+_LANGCHAIN: Final = "opentelemetry.instrumentation.langchain"
 
-In a batch, OpenLLMetry leaves each ended run's span current, so the next run of the same name appears as its child.
-"""
 
-STEPS_SCOPE: Final = "opentelemetry.instrumentation.llamaindex"
-"""Scope of OpenLLMetry's spans of LlamaIndex. A run's span ends with its first streamed step, before the next steps begin."""
+def is_further_run(scope: str, name: str, above_scope: str, above_name: str) -> bool:
+    """Return whether a span is a run of its own below another span, which OpenLLMetry left current after an earlier run.
+
+    In a batch of LangChain, both spans are runs of one name. In LlamaIndex, a run below a run would be a step: a streamed query
+    leaves a step current.
+    """
+    if scope != above_scope or not name.endswith(ROOT_RUN):
+        return False
+    return scope == semconv.LLAMA_INDEX_SCOPE or (scope == _LANGCHAIN and name == above_name)
+
+
+def is_step(scope: str, name: str) -> bool:
+    """Return whether a span is a step of LlamaIndex in OpenLLMetry's spans: work of its run, whenever it begins.
+
+    The span of such a run ends with the first streamed step, before the next steps begin.
+    """
+    return scope == semconv.LLAMA_INDEX_SCOPE and not name.endswith(ROOT_RUN)
 
 
 class RootRole(Enum):
@@ -147,7 +161,9 @@ def split(unit: Unit) -> list[Unit]:
     top = unit.root
     if top is None or top.scope == semconv.CAPTURE_SCOPE or not unit.complete:
         return [unit]
-    candidates = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
+    candidates = [
+        span for span in unit.spans if span.start_ns > top.end_ns or (span.name.endswith(ROOT_RUN) and span is not top)
+    ]
     if not candidates and role_of_operation(top.operation) is RootRole.ROOT:
         return [unit]
     return _split(unit, top, {span.span_id for span in candidates})
@@ -176,18 +192,11 @@ def _detach(below: Mapping[int, list[int]], spans: Mapping[int, SpanData], candi
 
 
 def _is_separate(span: SpanData, parent: SpanData) -> bool:
-    """Whether a span is no work of its parent: it began after the parent's end in the same process, or both are root runs.
-
-    A step of LlamaIndex is work of its run, whenever it began.
-    """
-    if span.scope == parent.scope == STEPS_SCOPE and not span.name.endswith(ROOT_RUN):
+    """Whether a span is no work of its parent: it began after the parent's end in the same process, or is a further run."""
+    if is_step(span.scope, span.name):
         return False
     began_later = span.start_ns > parent.end_ns and span.resource == parent.resource
-    return began_later or (_is_root_run(span) and _is_root_run(parent) and span.name == parent.name)
-
-
-def _is_root_run(span: SpanData) -> bool:
-    return span.scope == ROOT_RUN_SCOPE and span.name.endswith(ROOT_RUN)
+    return began_later or is_further_run(span.scope, span.name, parent.scope, parent.name)
 
 
 def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:

@@ -10,11 +10,11 @@ from itertools import chain, islice, takewhile
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
+from spanscore import semconv
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, times_of
 from spanscore.core.codecs.otlp_scan import TIMES_SIZE
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
-from spanscore.pipeline.assembly import STEPS_SCOPE
 from spanscore.pipeline.decisions import drop_oldest
 
 _BITS: Final = (1 << 60) - 1
@@ -362,7 +362,8 @@ class PastUnits:
         start_ns, end_ns = times
         if unit is FORGOTTEN:
             return bool(start_ns > self._ended_ns(span.trace_id, inf))
-        is_step = span.origin.scope_name == unit.root.origin.scope_name == STEPS_SCOPE
+        # ``assembly.split`` separates a further run of LlamaIndex from the steps.
+        is_step = span.origin.scope_name == unit.root.origin.scope_name == semconv.LLAMA_INDEX_SCOPE
         is_later = bool(unit.end_ns) and start_ns > unit.end_ns and not is_step
         if is_later and span.origin.resource == unit.root.origin.resource:
             return True

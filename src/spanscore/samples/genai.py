@@ -78,7 +78,8 @@ class GenAIExtractor:
         run_end = _run_end(unit, root, interrupted)
         if run_end in _UNFINISHED and not (run_end == "abandoned" and self.score_abandoned):
             return _unfinished(run_end)
-        no_content = _no_content(unit)
+        # Instrumentations often record no content of a failed call.
+        no_content = None if root.status == "error" else _no_content(unit)
         if no_content is not None:
             log_once(no_content.reason, f"{no_content.reason}. {no_content.hint}")
             return no_sample(no_content.reason)
@@ -121,7 +122,8 @@ def _view_of(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(operations)
     models = _without_wrappers(sorted(models, key=lambda span: span.end_ns))
-    by_id = spans_by_id(unit) if _has_agents(operations, root) else {}  # empty if the root is the only agent
+    has_agents = any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
+    by_id = spans_by_id(unit) if has_agents else {}  # empty if the root is the only agent
     runs = {span.span_id: _model_run(span, root, by_id) for span in models}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
@@ -207,11 +209,7 @@ def _without_wrappers(models: Sequence[SpanData]) -> list[SpanData]:
     return [span for span in models if span.span_id not in parents or span.attributes.get(semconv.OUTPUT_MESSAGES)]
 
 
-def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
-    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
-
-
-_RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
+_RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK, semconv.VECTOR_DB})
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
 _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 """Output attribute by operation: a retriever or tool that is called alone is its own root."""

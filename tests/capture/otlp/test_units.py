@@ -289,6 +289,17 @@ def test_only_a_step_of_llama_index_belongs_to_its_run_though_that_had_ended(sco
     assert len(served.units) == units
 
 
+def test_a_step_of_llama_index_whose_run_never_ends_is_no_unit() -> None:
+    scope = "opentelemetry.instrumentation.llamaindex"
+    served, query = Served(), agent(scope=scope)
+
+    served.send(a_wire_span(None, parent=query, scope=scope, **{semconv.TRACELOOP_KIND: "task", **CONTENT}))
+    served.pass_time(60)
+    served.pass_time(2)
+
+    assert (served.units, served.receiver.table.orphans) == ([], 1)
+
+
 def test_a_unit_that_is_too_large_is_handed_on_by_its_root_alone() -> None:
     served, root = Served(max_spans=2), agent()
 

@@ -15,9 +15,12 @@ from tests.live import Held, identity_holds
 from tests.servers.server import poll
 
 from spanscore import Rule, ScoringSpanProcessor, semconv
+from spanscore.capture.processor.external_unit import FollowedUnit, OpenUnits
 from spanscore.config import Limits, Outputs, RuleCondition, Sampling, Units
 from spanscore.core.context import judging
+from spanscore.core.span import UnitKey
 from spanscore.scorer import pipeline_of, receivers_of
+from spanscore.testing import make_span
 
 
 def test_the_spans_of_a_unit_leave_with_its_scores_each_once() -> None:
@@ -202,6 +205,47 @@ def test_a_llama_index_agent_that_ends_with_its_first_step_waits_for_the_next() 
 
     assert scorer.status().outcomes == {"answered": {"scored": 1}}
     assert exported.of("FunctionAgent.workflow").attributes[semconv.STATUS] == "scored"
+
+
+def test_each_step_of_a_llama_index_agent_puts_off_the_end_of_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanscore.capture.processor.external_spans.GRACE_NS", 0)
+    with scoring() as (scorer, _, provider):
+        receiver, tracer = receivers_of(scorer).spans(), provider.get_tracer("opentelemetry.instrumentation.llamaindex")
+        run = tracer.start_span("FunctionAgent.workflow", attributes={"traceloop.span.kind": "workflow"})
+        in_run = trace.set_span_in_context(run)
+        step = tracer.start_span("BaseWorkflowAgent.task", in_run, attributes={"traceloop.span.kind": "task"})
+        run.end()
+        poll(receiver.in_flight, deadline_s=5, what="the ended run")
+        next_step = tracer.start_span("BaseWorkflowAgent.task", in_run, attributes={"traceloop.span.kind": "task"})
+        step.end()
+        with trace.use_span(next_step, end_on_exit=True):
+            ask(provider.get_tracer(SCOPE))
+        assert scorer.flush(20)
+
+    assert scorer.status().outcomes == {"answered": {"scored": 1}}
+
+
+def test_a_run_below_a_step_that_a_streamed_query_of_llama_index_left_current_is_a_unit() -> None:
+    with scoring() as (scorer, _, provider):
+        tracer = provider.get_tracer("opentelemetry.instrumentation.llamaindex")
+        query = tracer.start_span("RetrieverQueryEngine.workflow", attributes={"traceloop.span.kind": "workflow"})
+        step = tracer.start_span("CompactAndRefine.task", trace.set_span_in_context(query))
+        run = tracer.start_span("ContextChatEngine.workflow", trace.set_span_in_context(step))
+        with trace.use_span(run, end_on_exit=True):
+            ask(provider.get_tracer(SCOPE))
+
+    assert scorer.status().outcomes == {"answered": {"shutdown": 1, "scored": 1}}
+
+
+def test_the_spans_of_a_unit_that_waits_are_remembered() -> None:
+    units = OpenUnits()
+    waiting, past, last = [FollowedUnit(key=UnitKey(1, number), root=None, processor=None) for number in (1, 2, 3)]
+    waiting.root_ended = (make_span(), None, 0)
+    for unit, ended_ns in ((waiting, 0), (past, 0), (last, 60_000_000_000)):
+        units.begin(unit)
+        units.end(unit, ended_ns)
+
+    assert [*units.by_span] == [waiting.key, last.key]
 
 
 def test_a_rule_on_the_workflow_is_for_what_ran_and_a_root_is_not_ruled_out_before_it_is_known() -> None:

@@ -221,7 +221,8 @@ def test_steps_after_the_end_of_a_llama_index_agent_belong_to_its_unit() -> None
     model = external(GENAI_CHAT, trace_id=1, span_id=9, parent_id=4, start_ns=61, end_ns=65)
 
     assert samples_of(agent, *steps, model).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
-    assert len(units_of([agent, of_llama_index("QueryEngine.workflow", 20, 30, span_id=2, parent_id=1)])) == 2
+    for start_ns in (5, 20):
+        assert len(units_of([agent, of_llama_index("QueryEngine.workflow", start_ns, 30, span_id=2, parent_id=1)])) == 2
 
 
 def test_a_message_of_llama_index_is_its_blocks() -> None:
@@ -251,3 +252,37 @@ def test_a_retriever_of_llama_index_is_read_of_its_nodes() -> None:
     assert sample is not None
     assert (sample.response, sample.retrieved_contexts) == (ANSWER, ["Children enter free.", "Adults pay 5."])
     assert content_of(queried)[semconv.RETRIEVAL_QUERY] == QUESTION
+
+
+CHROMA = {
+    "db.query.result.id": "d1",
+    "db.query.result.distance": 0.1,
+    "db.query.result.document": "Paris is in France.",
+}
+PINECONE = {"db.query.result.id": "d1", "db.query.result.metadata": "{'text': 'Paris is in France.', 'page': 3}"}
+MILVUS = {"db.search.result.id": "d1", "db.search.result.entity": "{'text': 'Paris is in France.'}"}
+WITHOUT_TEXT = {"db.query.result.id": "d2", "db.query.result.metadata": "{'page': 3}"}
+
+
+def searched(database: str, *results: Any, **fields: Any) -> Any:
+    events = [("db.query.embeddings", {}), *((next(iter(result)).rpartition(".")[0], result) for result in results)]
+    scope = f"opentelemetry.instrumentation.{database}"
+    return external({"db.system": database}, scope, events=events, **fields)
+
+
+@pytest.mark.parametrize(("database", "result"), [("chromadb", CHROMA), ("pinecone", PINECONE), ("milvus", MILVUS)])
+def test_results_of_a_vector_database_are_contexts(database: str, result: Any) -> None:
+    root = of("workflow", {"inputs": {"question": QUESTION}}, {"outputs": ANSWER}, trace_id=1, span_id=1)
+
+    sample = samples_of(root, searched(database, result, trace_id=1, span_id=2, parent_id=1)).single_turn
+
+    assert sample is not None
+    assert (sample.retrieved_contexts, sample.retrieved_context_ids) == (["Paris is in France."], ["d1"])
+
+
+def test_a_search_whose_results_lack_a_text_gives_no_contexts() -> None:
+    assert content_of(searched("pinecone", PINECONE, WITHOUT_TEXT)) == {}
+
+
+def test_a_search_alone_is_no_unit() -> None:
+    assert units_of([searched("chromadb", CHROMA)]) == []

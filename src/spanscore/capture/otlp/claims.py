@@ -153,9 +153,13 @@ class WireClaims:
     def is_unit_root(self, span: WireSpan) -> bool:
         """Return whether a span without its parent is the root of a unit. Pure.
 
-        A retrieval or a tool call of spanscore's own capture is not a root, because it was below the missing root.
+        A retrieval or a tool call of spanscore's own capture is not a root, because it was below the missing root. A step of
+        LlamaIndex is not a root either, because OpenLLMetry makes a span for each run, and that of a streamed query never ends.
         """
-        if span.origin.scope_name == semconv.CAPTURE_SCOPE and len(span.raw) > TIMES_SIZE:
+        scope = span.origin.scope_name
+        if scope == semconv.LLAMA_INDEX_SCOPE and text_of(span.raw, semconv.TRACELOOP_KIND) == "task":
+            return False
+        if scope == semconv.CAPTURE_SCOPE and len(span.raw) > TIMES_SIZE:
             return role_of_operation(text_of(span.raw, semconv.OPERATION_NAME)) is RootRole.ROOT
         return self.role(span) in (RootRole.ROOT, RootRole.UNNAMED)
 

@@ -53,9 +53,9 @@ from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import (
     GRACE_NS,
     ROOT_RUN,
-    ROOT_RUN_SCOPE,
-    STEPS_SCOPE,
     RootRole,
+    is_further_run,
+    is_step,
     role_of_operation,
     split,
 )
@@ -74,6 +74,10 @@ _IDS: Final = slice(2)
 """Trace id and span id, the first items of a ``SpanContext``. A ``SpanContext`` is a tuple; its properties are slow."""
 PLAIN_GRACE_NS: Final = 2_000_000_000
 """Time in nanoseconds for which a unit waits for the open spans above it, one of which may turn out to be its root."""
+_STEP_NS: Final = 30_000_000_000
+"""Time in nanoseconds for which a unit waits for an open step, if its root ends before its steps. The span of a failed step of
+LlamaIndex never ends.
+"""
 _MOST_EARLY: Final = 100
 """Number of spans that are kept as ``early``. At this number they count as a unit with the topmost span as its root."""
 _LOG_BYTES: Final = 16_000_000
@@ -145,7 +149,7 @@ class ExternalSpans:
         unit = None if parent is None else self._open.by_span.get(parent[_IDS])
         if unit is None or (unit.ended and _began_later(span, parent_context)):
             return self._begin_span(span, ids, role, processor, parent_context)
-        if scope == ROOT_RUN_SCOPE and _is_root_run(span, parent_context):
+        if span.name.endswith(ROOT_RUN) and _is_further_run(span, parent_context):
             return self._begin_span(span, ids, role, processor, parent_context)
         self._add(unit, span, ids, role)
         return False
@@ -467,8 +471,8 @@ class ExternalSpans:
                 self._finish_without_end(unit, now_ns)
             elif span is Signal.DROP:
                 self._release(unit)
-            elif unit.root_ended is not None and not unit.open:
-                self._finish(unit, now_ns)
+            else:
+                self._finish_if_whole(unit, now_ns)
             return
         ids: Any = span.get_span_context()
         if ids.span_id in unit.pending:  # another processor passed it on, too
@@ -486,7 +490,7 @@ class ExternalSpans:
     def tick(self, now_ns: int) -> None:
         """Finish the units that have waited long enough, and end units with a root that is too old."""
         for unit in list(self._closing.values()):
-            if now_ns >= unit.closes_ns:
+            if now_ns >= _due_ns(unit):
                 self._finish(unit, now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.started_ns >= MAX_AGE_NS:
             self._open.end(oldest, now_ns)
@@ -497,7 +501,7 @@ class ExternalSpans:
 
     def next_due_ns(self) -> int | None:
         """Return the time at which the next waiting unit is due; None if no unit waits."""
-        return min((unit.closes_ns for unit in self._closing.values()), default=None)
+        return min(map(_due_ns, self._closing.values()), default=None)
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units with an ended root that wait for open spans."""
@@ -575,7 +579,15 @@ class ExternalSpans:
             unit.is_unit = unit.is_unit or is_full
             if is_full or (unit.is_unit and unit.open_above is None):
                 self._hand_on_early(unit, now_ns)
-        if unit.settled and not unit.open and not _awaits_steps(unit):
+        self._finish_if_whole(unit, now_ns)
+
+    def _finish_if_whole(self, unit: FollowedUnit, now_ns: int) -> None:
+        """Finish a settled unit with an ended root and no open span. A root that ends before its steps waits for the next."""
+        if not unit.settled or unit.root_ended is None:
+            return
+        if _ends_before_steps(unit.root_ended[0]):
+            unit.closes_ns = now_ns + GRACE_NS
+        elif not unit.open:
             self._finish(unit, now_ns)
 
     def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
@@ -681,22 +693,22 @@ def _began_later(span: Any, parent_context: Context | None) -> bool:
     times of its steps, when the run has ended."""
     above: Any = trace.get_current_span(parent_context)
     end_ns = getattr(above, "end_time", None)
-    if end_ns is None or (_scope(span) == _scope(above) == STEPS_SCOPE and not span.name.endswith(ROOT_RUN)):
+    if end_ns is None or is_step(_scope(span), span.name):
         return False
     return bool(span.start_time >= end_ns and above.get_span_context()[_IDS] == span.parent[_IDS])
 
 
-def _awaits_steps(unit: FollowedUnit) -> bool:
-    """Return whether the root has not ended, or may have ended before its steps, as LlamaIndex's run (see `STEPS_SCOPE`)."""
-    if unit.root_ended is None:
-        return True
-    root, _, _ = unit.root_ended
-    return root.scope == STEPS_SCOPE and root.no_content is not None
+def _due_ns(unit: FollowedUnit) -> int:
+    """Return the time at which a unit with an ended root stops waiting for its spans."""
+    awaits_step = unit.open and unit.root_ended is not None and _ends_before_steps(unit.root_ended[0])
+    return unit.closes_ns + (_STEP_NS if awaits_step else 0)
 
 
-def _is_root_run(span: Any, parent_context: Context | None) -> bool:
-    """Return whether a span is a further run of a batch, in the context of the previous run (see `ROOT_RUN`)."""
-    if not span.name.endswith(ROOT_RUN):
-        return False
+def _ends_before_steps(root: SpanData) -> bool:
+    """Return whether an ended root may have ended before its steps, as a run of LlamaIndex does (see `is_step`)."""
+    return root.scope == semconv.LLAMA_INDEX_SCOPE and root.no_content is not None
+
+
+def _is_further_run(span: Any, parent_context: Context | None) -> bool:
     above: Any = trace.get_current_span(parent_context)
-    return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE
+    return hasattr(above, "name") and is_further_run(_scope(span), span.name, _scope(above), above.name)

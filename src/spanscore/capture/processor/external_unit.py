@@ -257,7 +257,12 @@ class OpenUnits:
         self._ended.append((now_ns, unit))
         try:
             while now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.by_span) > MOST_SPANS:
-                self._forget(self._ended.popleft()[1])
+                _, past = self._ended.popleft()
+                waits = isinstance(past, FollowedUnit) and past.root_ended is not None  # for spans
+                if waits and len(self.by_span) <= MOST_SPANS:
+                    self._ended.append((now_ns, past))
+                else:
+                    self._forget(past)
         except IndexError:  # empty, or another thread was faster
             return
 

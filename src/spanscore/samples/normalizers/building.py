@@ -283,8 +283,7 @@ def _tool(inputs: Any, outputs: Any) -> dict[str, Any]:
 
 
 def _retrieval(inputs: Any, outputs: Any) -> dict[str, Any]:
-    query = inputs["query"] if isinstance(inputs, dict) and "query" in inputs else inputs
-    documents = outputs["documents"] if isinstance(outputs, dict) and "documents" in outputs else outputs
+    query, documents = unwrap(inputs, "query"), unwrap(outputs, "documents")
     return {
         semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
         semconv.RETRIEVAL_DOCUMENTS: as_documents(unfold_dump(documents)),
@@ -342,6 +341,16 @@ class AttributeLookup(Protocol):
 def dicts_in(value: Any) -> list[dict[str, Any]]:
     """Return the dicts among the items of a list; ``[]`` for other values."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def fields_of(value: Any) -> Mapping[str, Any]:
+    """Return a dict unchanged, and an empty mapping for other values."""
+    return value if isinstance(value, dict) else {}
+
+
+def unwrap(value: Any, key: str) -> Any:
+    """Return the value under a key of a dict; a dict without the key, and other values, unchanged."""
+    return fields_of(value).get(key, value)
 
 
 def raw_attributes(span: SpanData) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from spanscore.samples.normalizers.building import (
     Render,
     content_of,
     dicts_in,
+    fields_of,
     in_genai_names,
     json_at,
     name_attribute,
@@ -65,9 +66,7 @@ class Genkit:
         operation = OPERATIONS.get(kind, semconv.EXECUTE_TASK)
         plain = plain_attributes(raw, operation, {}) | name_attribute(operation, span.name)
         if operation == semconv.CHAT:
-            response = json_at(raw, _OUTPUT)
-            counts = response.get("usage") if isinstance(response, dict) else None
-            plain |= rename_attributes(counts if isinstance(counts, dict) else {}, _USAGE)
+            plain |= rename_attributes(fields_of(fields_of(json_at(raw, _OUTPUT)).get("usage")), _USAGE)
             plain[semconv.PROVIDER_NAME], _, plain[semconv.REQUEST_MODEL] = span.name.rpartition("/")
         is_step = operation == semconv.EXECUTE_TASK
         return in_genai_names(
@@ -84,21 +83,18 @@ def _flow(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    request, response = (json_at(raw_content, name) for name in (_INPUT, _OUTPUT))
-    prompts, tools = (request.get(key) if isinstance(request, dict) else None for key in ("messages", "tools"))
-    answer = response.get("message") if isinstance(response, dict) else None
+    request, response = (fields_of(json_at(raw_content, name)) for name in (_INPUT, _OUTPUT))
     return {
-        semconv.TOOL_DEFINITIONS: dicts_in(tools) or None,
-        semconv.INPUT_MESSAGES: list(map(_message, dicts_in(prompts))) or None,
-        semconv.OUTPUT_MESSAGES: list(map(_message, dicts_in([answer]))) or None,
+        semconv.TOOL_DEFINITIONS: dicts_in(request.get("tools")) or None,
+        semconv.INPUT_MESSAGES: list(map(_message, dicts_in(request.get("messages")))) or None,
+        semconv.OUTPUT_MESSAGES: list(map(_message, dicts_in([response.get("message")]))) or None,
     }
 
 
 def _generate(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the messages without the documents that Genkit appends to the question, and the documents as a value."""
-    content, request = _model(raw_content), json_at(raw_content, _INPUT)
-    documents = request.get("docs") if isinstance(request, dict) else None
-    if documents:
+    content, request = _model(raw_content), fields_of(json_at(raw_content, _INPUT))
+    if documents := request.get("docs"):
         content[semconv.INPUT_MESSAGES] = [
             _message(
                 {**message, "content": [block for block in dicts_in(message.get("content")) if not _is_context(block)]}
@@ -110,14 +106,13 @@ def _generate(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_context(block: Mapping[str, Any]) -> bool:
-    metadata = block.get("metadata")
-    return isinstance(metadata, dict) and metadata.get("purpose") == "context"
+    return bool(fields_of(block.get("metadata")).get("purpose") == "context")
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    request, result = (json_at(raw_content, name) for name in (_INPUT, _OUTPUT))
-    query = request.get("query") if isinstance(request, dict) else None
-    documents = result.get("documents") if isinstance(result, dict) else None
+    query, documents = (
+        fields_of(json_at(raw_content, name)).get(key) for name, key in ((_INPUT, "query"), (_OUTPUT, "documents"))
+    )
     return {
         semconv.RETRIEVAL_QUERY: _text(query) if isinstance(query, dict) else query,
         semconv.RETRIEVAL_DOCUMENTS: None if documents is None else _documents(documents),

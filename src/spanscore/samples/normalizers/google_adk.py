@@ -11,6 +11,7 @@ from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     Render,
     dicts_in,
+    fields_of,
     in_genai_names,
     json_at,
     plain_attributes,
@@ -74,14 +75,11 @@ class GoogleADK:
 
 
 def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    request, response = (json_at(raw_content, name) for name in (_REQUEST, _RESPONSE))
-    prompts = request.get("contents") if isinstance(request, dict) else None
-    content = response.get("content") if isinstance(response, dict) else None
-    config = request.get("config") if isinstance(request, dict) else None
+    request, response = (fields_of(json_at(raw_content, name)) for name in (_REQUEST, _RESPONSE))
     return {
-        semconv.TOOL_DEFINITIONS: config.get("tools") if isinstance(config, dict) else None,
-        semconv.INPUT_MESSAGES: _messages(prompts, USER) or None,
-        semconv.OUTPUT_MESSAGES: _messages([content], ASSISTANT) or None,
+        semconv.TOOL_DEFINITIONS: fields_of(request.get("config")).get("tools"),
+        semconv.INPUT_MESSAGES: _messages(request.get("contents"), USER) or None,
+        semconv.OUTPUT_MESSAGES: _messages([response.get("content")], ASSISTANT) or None,
     }
 
 

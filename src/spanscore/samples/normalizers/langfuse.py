@@ -14,6 +14,7 @@ from spanscore.samples.normalizers.building import (
     AttributeLookup,
     arguments_in,
     content_of,
+    fields_of,
     in_genai_names,
     name_attribute,
     parse_structure,
@@ -80,8 +81,7 @@ class Langfuse:
             operation, span.name
         )
         if operation == semconv.CHAT:
-            counts = parse_structure(raw.get(f"{_OBSERVATION}usage_details"))
-            plain |= _usage(counts if isinstance(counts, dict) else {})
+            plain |= _usage(fields_of(parse_structure(raw.get(f"{_OBSERVATION}usage_details"))))
             plain[semconv.REQUEST_MODEL] = raw.get(f"{_OBSERVATION}model.name")
         raw_content = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
         if failed and str(raw.get(_OUTPUTS[0])).startswith(_JS_ERROR):

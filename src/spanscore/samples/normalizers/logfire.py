@@ -23,6 +23,7 @@ from spanscore.samples.normalizers.building import (
     AttributeLookup,
     Render,
     answers_in,
+    fields_of,
     in_genai_names,
     json_at,
     name_attribute,
@@ -155,18 +156,18 @@ def _model_content(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         semconv.INPUT_MESSAGES: prompts or None,
         semconv.OUTPUT_MESSAGES: answers or None,
-        semconv.TOOL_DEFINITIONS: request.get("tools") if isinstance(request, dict) else None,
+        semconv.TOOL_DEFINITIONS: fields_of(request).get("tools"),
     }
 
 
 def _request_messages(request: Any) -> list[dict[str, Any]]:
-    system = request.get("system") if isinstance(request, dict) else None
+    system = fields_of(request).get("system")
     instructions = [text_message(SYSTEM, system)] if isinstance(system, str) else []
     return [*instructions, *prompts_in(request)]
 
 
 def _response_messages(response: Any) -> list[dict[str, Any]]:
-    streamed = response.get("combined_chunk_content") if isinstance(response, dict) else None
+    streamed = fields_of(response).get("combined_chunk_content")
     return [text_message(ASSISTANT, streamed)] if isinstance(streamed, str) else answers_in(response)
 
 

@@ -9,6 +9,7 @@ from spanscore import semconv
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import (
     content_of,
+    fields_of,
     in_genai_names,
     json_at,
     name_attribute,
@@ -59,8 +60,7 @@ class MLflow:
             operation, span.name
         )
         if operation == semconv.CHAT:
-            counts = json_at(raw, "mlflow.chat.tokenUsage")
-            plain |= rename_attributes(counts if isinstance(counts, dict) else {}, _USAGE)
+            plain |= rename_attributes(fields_of(json_at(raw, "mlflow.chat.tokenUsage")), _USAGE)
             plain[semconv.REQUEST_MODEL] = json_at(raw, "mlflow.llm.model")
         raw_content = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
         return in_genai_names(

@@ -22,6 +22,7 @@ from spanscore.samples.normalizers.building import (
     arguments_in,
     as_documents,
     content_of,
+    fields_of,
     in_genai_names,
     is_langchain_agent,
     json_at,
@@ -34,6 +35,7 @@ from spanscore.samples.normalizers.building import (
     raw_attributes,
     rename_attributes,
     text_or_none,
+    unwrap,
     value_of,
 )
 
@@ -112,8 +114,7 @@ class OpenInference:
     def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = raw_attributes(span)
-        stored_metadata = json_at(raw, semconv.OPENINFERENCE_METADATA)
-        metadata: Mapping[str, Any] = stored_metadata if isinstance(stored_metadata, dict) else {}
+        metadata = fields_of(json_at(raw, semconv.OPENINFERENCE_METADATA))
         operation = _operation(span, raw, metadata)
         prefixes = _CONTENT_PREFIXES_OF.get(operation, ())
         raw_content = {
@@ -311,7 +312,7 @@ def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     query = raw_content.get(semconv.RERANKER_QUERY, raw_content.get(semconv.INPUT_VALUE))
     output = unfold_dump(_output(raw_content))
-    documents = output["documents"] if isinstance(output, dict) and "documents" in output else output
+    documents = unwrap(output, "documents")
     # LangChain's documents in the output are preferred to flat documents, because only they have ids.
     if not documents_of(documents[:1] if isinstance(documents, list) else documents):
         names = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS)

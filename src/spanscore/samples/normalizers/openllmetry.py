@@ -24,15 +24,18 @@ from spanscore.samples.normalizers.building import (
     arguments_in,
     content_of,
     conversation_of,
+    fields_of,
     in_genai_names,
     is_langchain_agent,
     json_at,
     name_attribute,
     plain_attributes,
     raw_attributes,
+    unwrap,
     value_of,
 )
 from spanscore.samples.normalizers.genai import conventional
+from spanscore.samples.texts import documents_in
 
 _PROVIDERS: Final = (
     *("alephalpha", "anthropic", "bedrock", "cohere", "crewai", "google_generativeai", "groq", "haystack", "langchain"),
@@ -47,7 +50,13 @@ _SCOPES: Final = (
     "traceloop.tracer",
     "@traceloop/instrumentation-",
 )
-_LLAMA_INDEX: Final = "opentelemetry.instrumentation.llamaindex"
+_DATABASES: Final = tuple(
+    f"opentelemetry.instrumentation.{name}" for name in ("chromadb", "marqo", "milvus", "pinecone")
+)
+"""Scopes of vector databases whose spans have an event for each result. Spans of LanceDB, Qdrant and Weaviate have none."""
+_RESULT_EVENTS: Final = frozenset({"db.query.result", "db.search.result"})
+_RESULTS: Final = "events with results"
+"""Key of these events in the raw content."""
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
@@ -73,13 +82,13 @@ class OpenLLMetry:
     """Reads OpenLLMetry. Spans have content by default; ``TRACELOOP_TRACE_CONTENT=false`` removes it."""
 
     name = "openllmetry"
-    scopes: Sequence[str] = _SCOPES
+    scopes: Sequence[str] = (*_SCOPES, *_DATABASES)
     signatures: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
 
     def accepts(self, span: SpanData) -> bool:
-        """Return whether the span has Traceloop's kind or workflow, or GenAI names and a scope of OpenLLMetry's."""
+        """Return whether the span has Traceloop's kind or workflow, is a database's, or has GenAI names in a known scope."""
         raw = raw_attributes(span)
-        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
+        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw or span.scope.startswith(_DATABASES):
             return True
         if not span.scope.startswith(_SCOPES):
             return False
@@ -95,6 +104,10 @@ class OpenLLMetry:
         """Return the span in GenAI names."""
         raw = raw_attributes(span)
         metadata = _metadata(raw)
+        if span.scope.startswith(_DATABASES):
+            results = [event for name, event in span.events if name in _RESULT_EVENTS]
+            plain = {semconv.OPERATION_NAME: semconv.VECTOR_DB}
+            return in_genai_names(span, plain, {_RESULTS: results} if results else {}, _results, no_content=None)
         if semconv.TRACELOOP_KIND not in raw:
             return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
@@ -119,15 +132,16 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     # Releases before 0.50 have metadata only in the input. This check saves most inputs from being parsed.
     if '"metadata": {"' not in inputs:
         return properties
-    metadata = _value_in(from_wire(inputs), "metadata")
-    return metadata if isinstance(metadata, dict) else properties
+    return fields_of(unwrap(from_wire(inputs), "metadata"))
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     kind = raw.get(semconv.TRACELOOP_KIND)
     if kind == "tool":
         return semconv.EXECUTE_TOOL
-    is_retriever = span.scope == _LLAMA_INDEX and kind == "task" and _name(span, raw).endswith("Retriever.task")
+    is_retriever = (
+        span.scope == semconv.LLAMA_INDEX_SCOPE and kind == "task" and _name(span, raw).endswith("Retriever.task")
+    )
     if is_retriever or raw.get(semconv.OPERATION_NAME) == semconv.VECTOR_DB_RETRIEVE:
         return semconv.RETRIEVAL
     if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
@@ -176,22 +190,17 @@ def _no_content(scope: str) -> NoContent:
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
     if False in legacy:
         return _IN_RECORDS
-    return _OF_LLAMA_INDEX if scope == _LLAMA_INDEX else _OFF
+    return _OF_LLAMA_INDEX if scope == semconv.LLAMA_INDEX_SCOPE else _OFF
 
 
 def _root(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    inputs, outputs = _value_in(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
-    end_event = outputs.get("kwargs") if isinstance(outputs, dict) else None
-    if inputs == INPUT_OF_STREAM and isinstance(end_event, dict):
-        inputs = end_event.get("inputs", inputs)
-    response = _value_in(_value_in(outputs, "result"), "response")
-    if isinstance(response, dict) and "blocks" in response:  # the end of a LlamaIndex agent
+    inputs, outputs = unwrap(json_at(raw_content, *_INPUTS), "inputs"), json_at(raw_content, *_OUTPUTS)
+    if inputs == INPUT_OF_STREAM:
+        inputs = fields_of(fields_of(outputs).get("kwargs")).get("inputs", inputs)
+    response = unwrap(unwrap(outputs, "result"), "response")
+    if "blocks" in fields_of(response):  # the end of a LlamaIndex agent
         outputs = join_text_blocks(response["blocks"])
-    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), _value_in(outputs, "outputs"))
-
-
-def _value_in(value: Any, key: str) -> Any:
-    return value[key] if isinstance(value, dict) and key in value else value
+    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(inputs), unwrap(outputs, "outputs"))
 
 
 def _tool(raw_content: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,14 +216,26 @@ def _arguments(value: Any) -> Any:
         return value_of(value)
     if "input_str" in value:
         return value["inputs"] if value.get("inputs") is not None else value_of(value["input_str"])
-    return arguments_in(_value_in(value, "inputs"))
+    return arguments_in(unwrap(value, "inputs"))
 
 
 def _retrieval(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     query = json_at(raw_content, *_INPUTS)
     for key in ("query_bundle", "str_or_query_bundle", "query_str"):  # LlamaIndex's: {"query_bundle": {"query_str"}}
-        query = _value_in(query, key)
+        query = unwrap(query, key)
     return content_of(semconv.RETRIEVAL, query, json_at(raw_content, *_OUTPUTS))
+
+
+def _results(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documents of a search if each has a text: Chroma's document, or a text in Pinecone's metadata."""
+    documents = []
+    for event in raw_content[_RESULTS]:
+        fields = {name.rpartition(".")[2]: value for name, value in event.items()}
+        inner = value_of(fields.get("metadata", fields.get("entity")))
+        documents.append({"document": inner, **fields, "id": fields.get("id", fields.get("_id"))})
+    retrieved = documents_in(documents) or []
+    has_texts = len(retrieved) == len(documents) and all(document.content for document in retrieved)
+    return {semconv.RETRIEVAL_DOCUMENTS: documents if has_texts else None}
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}

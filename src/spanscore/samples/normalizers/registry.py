@@ -99,7 +99,7 @@ class SpanNormalizers:
         operation = translated.operation
         if str(operation) in semconv.NOT_READ_OPERATIONS:
             return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())
-        if operation != semconv.EXECUTE_TASK:
+        if operation not in (semconv.EXECUTE_TASK, semconv.VECTOR_DB):
             self._count(translation.name, translated)
         attributes = translated.attributes
         if self.keeps_tools or not isinstance(attributes, Attributes):
