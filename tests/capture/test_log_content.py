@@ -32,6 +32,7 @@ from spanscore import ScoringLogRecordProcessor, ScoringSpanProcessor, semconv
 from spanscore.capture.log_content import LogContent
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs
+from spanscore.core.codecs.spring_ai import LOGGERS
 from spanscore.metrics import Finding
 from spanscore.scorer import receivers_of
 from spanscore.service.otlp_endpoint import LOGS, TRACES, ExportHandler, ExportRequest
@@ -91,7 +92,19 @@ def of_aws_with_genai_attributes() -> list[Record]:
     return of_aws(json.dumps(said("user", QUESTION)), json.dumps(said("assistant", ANSWER)))
 
 
-FORMS = [details, older, older_without_event_name, of_aws, of_aws_with_genai_attributes]
+def of_spring_ai() -> list[Record]:
+    handlers = "org.springframework.ai.chat.observation.ChatModel"
+    return [
+        (f"{handlers}CompletionObservationHandler", {}, f'Chat Model Completion:\n["{ANSWER}"]\n'),
+        (
+            f"{handlers}PromptContentObservationHandler",
+            {},
+            f'Chat Model Prompt Content:\n["{QUESTION}"]\n',
+        ),
+    ]
+
+
+FORMS = [details, older, older_without_event_name, of_aws, of_aws_with_genai_attributes, of_spring_ai]
 
 
 @dataclass
@@ -112,8 +125,10 @@ class Application:
         span = self.tracers.get_tracer(scope).start_span("chat m", attributes=held)
         context = trace.set_span_in_context(span)
         for name, of_record, body in records:
-            record = LogRecord(event_name=name or None, attributes=of_record, body=body, context=context)
-            self.loggers.get_logger(scope).emit(record)
+            is_logger = name.startswith(LOGGERS)  # a record of a logger has no event name
+            event_name = None if is_logger else name or None
+            record = LogRecord(event_name=event_name, attributes=of_record, body=body, context=context)
+            self.loggers.get_logger(name if is_logger else scope).emit(record)
         span.end()
 
     def spans_sent(self) -> bytes:

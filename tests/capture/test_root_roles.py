@@ -16,7 +16,7 @@ from spanscore.capture.scopes import Role, Scopes, root_role, scope_notes
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
-from spanscore.samples.normalizers import genai, genkit, langfuse, mastra, mlflow, openinference
+from spanscore.samples.normalizers import genai, genkit, langfuse, mastra, mlflow, openinference, spring_ai
 from spanscore.samples.normalizers.building import raw_attributes
 from spanscore.samples.normalizers.registry import TRANSLATIONS, SpanNormalizers
 from spanscore.testing import make_span
@@ -27,6 +27,7 @@ ASKED = {
     "mlflow": {"mlflow.spanInputs": '"2 + 2?"'},
     "openinference.instrumentation.langchain": {semconv.INPUT_VALUE: "2 + 2?"},
 }
+SPRING = "org.springframework.boot"
 WITHOUT_KINDS = {"genai", "google_adk", "pydantic_ai"}
 """Normalizers whose spans have ``gen_ai.operation.name``, which decides the role."""
 
@@ -44,6 +45,7 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
     for kind in (*langfuse.OPERATIONS, "span"):
         yield "langfuse-sdk", {langfuse.TYPE: kind}
     yield from kinds_of_javascript()
+    yield from kinds_of_spring_ai()
     for kind in (*mlflow.OPERATIONS, "CHAIN"):
         yield "mlflow", {mlflow.TYPE: f'"{kind}"'}
     for kind in (
@@ -58,6 +60,14 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
     for kind in ("tool", "agent", "workflow", "task"):
         yield "opentelemetry.instrumentation.langchain", {semconv.TRACELOOP_KIND: kind}
     yield "logfire.openai_agents", {"request_data": "{}", semconv.SYSTEM: "openai"}
+
+
+def kinds_of_spring_ai() -> Iterator[tuple[str, Mapping[str, str]]]:
+    for kind in ("chat_client", "advisor", "tool_call"):
+        yield SPRING, {spring_ai.KIND: kind, semconv.OPERATION_NAME: spring_ai.FRAMEWORK}
+    yield SPRING, {spring_ai.KIND: "tool_call", semconv.OPERATION_NAME: "execute_tool"}
+    yield SPRING, {spring_ai.KIND: "vector_store", "db.operation.name": "add"}
+    yield SPRING, {spring_ai.KIND: "vector_store", spring_ai.QUERY: "2 + 2?"}
 
 
 def kinds_of_javascript() -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -12,7 +12,17 @@ from typing import Final
 from spanscore import semconv
 from spanscore.core.log import log_once
 from spanscore.pipeline.assembly import RootRole, role_of_operation
-from spanscore.samples.normalizers import genai, genkit, langfuse, logfire, mastra, mlflow, openinference, vercel_ai
+from spanscore.samples.normalizers import (
+    genai,
+    genkit,
+    langfuse,
+    logfire,
+    mastra,
+    mlflow,
+    openinference,
+    spring_ai,
+    vercel_ai,
+)
 from spanscore.samples.normalizers.building import AttributeLookup
 
 
@@ -52,7 +62,10 @@ LOGFIRE: Final = "logfire"
 
 def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
     """Return the role of a topmost claimed span. ``attributes`` may be the undecoded bytes of the span."""
-    role = role_of_operation(attributes.get(semconv.OPERATION_NAME))
+    operation = attributes.get(semconv.OPERATION_NAME)
+    if operation in (None, spring_ai.FRAMEWORK):
+        operation = spring_ai.operation_of(attributes) or operation
+    role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
     kind = attributes.get(semconv.OPENINFERENCE_KIND)

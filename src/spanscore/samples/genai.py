@@ -95,11 +95,15 @@ def _unfinished(run_end: str) -> Samples:
 
 
 def _no_content(unit: Unit) -> NoContent | None:
-    """Return the first reason for missing content that a normalizer gave; None if it gave none, or if a span has content."""
+    """Return the first reason for missing content that a normalizer gave; None if it gave none, or if a span has content.
+
+    Tools and retrievers below the root do not count: they often have content without a switch, but neither question nor answer.
+    """
     reason = next((span.no_content for span in unit.spans if span.no_content), None)
     if reason is None:
         return None
-    names = (name for span in unit.spans if not span.no_content for name in span.attributes)
+    spans = [span for span in unit.spans if span is unit.root or span.operation not in _STEPS]
+    names = (name for span in spans if not span.no_content for name in span.attributes)
     return None if any(semconv.is_content(name) and name != semconv.REFERENCES for name in names) else reason
 
 
@@ -209,7 +213,12 @@ def _without_wrappers(models: Sequence[SpanData]) -> list[SpanData]:
     return [span for span in models if span.span_id not in parents or span.attributes.get(semconv.OUTPUT_MESSAGES)]
 
 
+def _has_agents(operations: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
+    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
+
+
 _RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK, semconv.VECTOR_DB})
+_STEPS = _RETRIEVALS | {semconv.EXECUTE_TOOL}
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
 _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 """Output attribute by operation: a retriever or tool that is called alone is its own root."""

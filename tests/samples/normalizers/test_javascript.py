@@ -282,6 +282,17 @@ def test_a_structured_answer_of_genkit_is_its_json() -> None:
     assert samples_of(run).single_turn == SingleTurnSample(user_input="q", response='{"a":1}')
 
 
+@pytest.mark.parametrize(("kind", "output"), [("tool", "sunny"), ("tool.v2", {"output": "sunny"})], ids=["js", "go"])
+def test_a_tool_of_genkit_has_its_name_its_arguments_and_its_result(kind: str, output: Any) -> None:
+    tool = translated(genkit(kind, {"city": "Paris"}, output, name="weather"))
+
+    assert (tool.operation, tool.attributes.get("gen_ai.tool.name")) == ("execute_tool", "weather")
+    assert content_of(genkit(kind, {"city": "Paris"}, output)) == {
+        semconv.TOOL_CALL_ARGUMENTS: {"city": "Paris"},
+        semconv.TOOL_CALL_RESULT: "sunny",
+    }
+
+
 def test_a_model_of_genkit_has_messages_tools_tokens_and_name() -> None:
     call = {"toolRequest": {"name": "weather", "ref": "c-1", "input": {"city": "Paris"}}}
     answer = {"toolResponse": {"name": "weather", "ref": "c-1", "output": {"sky": "sunny"}}}

@@ -18,6 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
 from spanscore.core.codecs.sdk import STATUS, WireAttributes, exception_events, metadata_of
+from spanscore.core.codecs.spring_ai import LOGGERS, content_in_log
 from spanscore.core.span import SpanData
 
 # --- otlp pairs -----------------------------------------------------------------------------------------------------
@@ -160,14 +161,15 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
 # --- log content ----------------------------------------------------------------------------------------------------
 
 # Some instrumentations record prompts and answers in log records; older ones recorded them in events of the span. So a log
-# record becomes an event of its span. Three forms are read:
+# record becomes an event of its span. Four forms are read:
 #
 # - ``gen_ai.client.inference.operation.details``, with the attribute names of spans;
 # - the older family ``gen_ai.user.message`` … ``gen_ai.choice``, with a message as the body;
 # - records of AWS's distribution, with the scope's name as the event name and a body of ``input`` and ``output`` with
-#   ``messages``.
+#   ``messages``;
+# - records of Spring AI's loggers, with a text as the body.
 
-MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
+MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages", LOGGERS.encode())
 """Each request with such a record contains one of these byte strings."""
 _MESSAGES: Final = frozenset({*semconv.MESSAGE_EVENTS, semconv.CHOICE_EVENT})
 _RECORD_BYTES: Final = 600
@@ -245,6 +247,8 @@ def _content_of(
         event = str(name), {**attributes, semconv.EVENT_CONTENT: body} if body else attributes
     elif name == scope and sides:
         event = semconv.DETAILS_EVENT, sides
+    elif (printed := content_in_log(scope, body)) is not None:
+        event = printed
     else:
         return None
     return ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))

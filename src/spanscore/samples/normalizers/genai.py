@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from spanscore import semconv
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, join_text_blocks
 from spanscore.core.codecs.sdk import AttributeCache, attributes_under, names_under, parse_content
+from spanscore.core.codecs.spring_ai import is_printed, printed_answer, printed_prompt, prompt_of
 from spanscore.core.codecs.text import from_wire, is_cut
 from spanscore.core.span import Attributes, NoContent, SpanData
 from spanscore.samples.normalizers.building import (
@@ -41,6 +42,7 @@ from spanscore.samples.normalizers.building import (
     split_answer,
     value_of,
 )
+from spanscore.samples.normalizers.spring_ai import KIND, in_conventional_names
 
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Name and attributes of each event of a span."""
@@ -81,6 +83,15 @@ _IN_RECORDS: Final = NoContent(
     "add ScoringLogRecordProcessor(scorer) to the LoggerProvider, next to ScoringSpanProcessor; or set"
     " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",
 )
+_OF_SPRING: Final = NoContent(
+    _OFF.reason,
+    "Spring AI writes it to log records: set log-prompt and log-completion of spring.ai.chat.observations and of"
+    " spring.ai.chat.client.observations to true (Spring Boot 4: declare the handlers as beans), and send log records by OTLP"
+    " to the same place as the spans; or put it on the spans of models as gen_ai.prompt and gen_ai.completion, by an"
+    " ObservationFilter",
+)
+_SPRING: Final = "org.springframework."
+"""Prefix of the scope of all spans of a Spring Boot application."""
 _VALUES_FOR_RECORDS: Final = frozenset({"event_only", "true"})
 
 
@@ -107,13 +118,12 @@ class GenAINormalizer:
         "agent_framework",
         "Microsoft.SemanticKernel",
         "Experimental.Microsoft.Extensions.AI",
-        "org.springframework.ai",
-        "io.opentelemetry.openai",
+        "io.opentelemetry.openai-",
         "azure.ai.inference",
         "autogen",
         "gen_ai",  # Vercel's AI SDK, since version 7
     )
-    signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
+    signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT, KIND))
 
     def accepts(self, span: SpanData) -> bool:
         """Return whether the span has an operation, is a model's call, or is spanscore's own.
@@ -127,7 +137,7 @@ class GenAINormalizer:
         raw = raw_attributes(span)
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return False
-        if isinstance(raw.get(semconv.OPERATION_NAME), str):
+        if isinstance(raw.get(semconv.OPERATION_NAME), str) or KIND in raw:
             return True
         may_be_call = semconv.SYSTEM in raw or (
             semconv.OPENINFERENCE_KIND not in raw and not _CALL_EVIDENCE.isdisjoint(raw)
@@ -136,16 +146,21 @@ class GenAINormalizer:
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return spanscore's own span unchanged, and any other span with GenAI names only."""
-        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, no_content=_no_content)
+        return (
+            span
+            if span.scope == semconv.CAPTURE_SCOPE
+            else conventional(span, no_content=partial(_no_content, span.scope))
+        )
 
 
 def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> SpanData:
     """Return a span of the conventions with GenAI names only; ``no_content`` returns the reason if it has no content."""
-    raw = raw_attributes(span)
+    raw = in_conventional_names(raw_attributes(span))
     names = _NAMES[(*raw,)]
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
     operation = _operation(raw, names.newest)
     plain = {name: raw[other] for name, other in names.plain}
+    plain |= {name: int(value) for name in names.counts if _is_number(value := plain[name])}
     plain[semconv.OPERATION_NAME] = operation
     if names.has_conversation:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
@@ -197,6 +212,7 @@ class _Names(NamedTuple):
         metadata: key of the run's metadata, and the name of the attribute.
         has_conversation: whether an attribute may have the conversation's id.
         functions: names of the flat definitions of tools.
+        counts: names in the conventions of numbers of tokens.
     """
 
     plain: tuple[tuple[str, str], ...]
@@ -204,6 +220,15 @@ class _Names(NamedTuple):
     metadata: tuple[tuple[str, str], ...]
     has_conversation: bool
     functions: tuple[str, ...]
+    counts: tuple[str, ...]
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a text of digits: Micrometer (Spring AI, LangChain4j) writes each number as a text."""
+    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 def _by_use(names: tuple[str, ...]) -> _Names:
@@ -212,7 +237,8 @@ def _by_use(names: tuple[str, ...]) -> _Names:
     metadata = tuple([pair for prefix in _METADATA for pair in names_under(prefix, names)])
     has_conversation = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
     functions = tuple(name for name in names if name.startswith(semconv.REQUEST_FUNCTIONS))
-    return _Names((*plain.items(),), _newest_names(names), metadata, has_conversation, functions)
+    counts = tuple(name for name in plain if name.startswith(semconv.USAGE))
+    return _Names((*plain.items(),), _newest_names(names), metadata, has_conversation, functions, counts)
 
 
 def _newest_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -278,8 +304,10 @@ def _operation_of_library(operation: str, raw: Mapping[str, Any], newest: Sequen
     return semconv.CHAT if is_call else operation  # Semantic Kernel: chat.completions
 
 
-def _no_content() -> NoContent:
+def _no_content(scope: str) -> NoContent:
     """Return the reason for missing content. This process may be the traced application, so its environment is read."""
+    if scope.startswith(_SPRING):
+        return _OF_SPRING
     switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
     return _IN_RECORDS if switch in _VALUES_FOR_RECORDS else _OFF
 
@@ -408,8 +436,12 @@ def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 def _whole_conversation(raw_content: Mapping[str, Any]) -> _PromptsAndAnswers:
-    prompt, completion = _parsed(raw_content.get(semconv.PROMPT)), _parsed(raw_content.get(semconv.COMPLETION))
-    return prompts_in(prompt), answers_in(completion)
+    prompt, completion = (_parsed(raw_content.get(name)) for name in (semconv.PROMPT, semconv.COMPLETION))
+    if is_printed(prompt):
+        prompt = printed_prompt(prompt)
+    elif isinstance(prompt, list) and len(prompt) > 1 and all(isinstance(text, str) for text in prompt):
+        prompt = prompt_of(prompt)
+    return prompts_in(prompt), answers_in(printed_answer(completion) if is_printed(completion) else completion)
 
 
 def _messages_of_events(raw_content: Mapping[str, Any]) -> _PromptsAndAnswers:

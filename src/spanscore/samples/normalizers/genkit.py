@@ -1,4 +1,4 @@
-"""Normalizes spans of Genkit for JavaScript: the input and output of each action as JSON of its own messages and documents."""
+"""Normalizes spans of Genkit (JavaScript, Go): input and output of each action as JSON of its own messages and documents."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ from spanscore.samples.normalizers.building import (
 TYPE, SUBTYPE = "genkit:type", "genkit:metadata:subtype"
 _INPUT, _OUTPUT = "genkit:input", "genkit:output"
 _GENERATE: Final = "generate"
+_TOOL_WITH_PARTS: Final = "tool.v2"
+"""Subtype of every tool in Go; its result is ``{"output": …}``, beside parts for a model."""
 OPERATIONS: Final[Mapping[str, str]] = {
     "model": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
+    _TOOL_WITH_PARTS: semconv.EXECUTE_TOOL,
     "retriever": semconv.RETRIEVAL,
     "embedder": semconv.EMBEDDINGS,
     "evaluator": semconv.EVALUATION,
@@ -91,6 +94,14 @@ def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _tool_with_parts(raw_content: Mapping[str, Any]) -> dict[str, Any]:
+    result = json_at(raw_content, _OUTPUT)
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, _INPUT),
+        semconv.TOOL_CALL_RESULT: result["output"] if isinstance(result, dict) and "output" in result else result,
+    }
+
+
 def _generate(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the messages without the documents that Genkit appends to the question, and the documents as a value."""
     content, request = _model(raw_content), fields_of(json_at(raw_content, _INPUT))
@@ -131,6 +142,7 @@ def _text(document: Mapping[str, Any]) -> str:
 _RENDERERS: Final[Mapping[str, Render]] = {
     "model": _model,
     "tool": tool_content(_INPUT, _OUTPUT),
+    _TOOL_WITH_PARTS: _tool_with_parts,
     "retriever": _retrieval,
     _GENERATE: _generate,
 }
