@@ -126,8 +126,7 @@ def _view_of(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     operations = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(operations)
     models = _without_wrappers(sorted(models, key=lambda span: span.end_ns))
-    has_agents = any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in operations)
-    by_id = spans_by_id(unit) if has_agents else {}  # empty if the root is the only agent
+    by_id = spans_by_id(unit) if _has_agents(operations, root) else {}  # empty if the root is the only agent
     runs = {span.span_id: _model_run(span, root, by_id) for span in models}
     expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
