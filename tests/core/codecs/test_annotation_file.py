@@ -174,6 +174,19 @@ def test_a_withdrawn_label_does_not_count_until_its_annotator_labels_again(tmp_p
     assert [label.line for label in annotated_records(map(json.loads, file.read_text().splitlines()))] == [2, 5]
 
 
+def test_a_line_without_a_time_is_later_than_the_lines_above_it(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        {"human": True, **UNIT, "when": 100},
+        {"human": True, **UNIT, "withdrawn": True},
+        {"human": True, **UNIT, "when": 100, "annotator": "ben"},
+        {"human": False, **UNIT, "annotator": "ben"},
+    )
+
+    assert [label.line for label in read_annotations(file)] == [4]
+    assert [number for number, _ in annotations_in(file)] == [3, 4]
+
+
 def test_labels_so_far_are_those_of_one_name_and_may_be_none(tmp_path: Path) -> None:
     assert labels_so_far(tmp_path / "missing.jsonl", "polite") == []
     file = written(tmp_path, {"human": True, "name": "polite"}, {"human": False, "name": "right"})

@@ -228,6 +228,15 @@ def test_half_an_emoji_in_json_costs_a_question_mark_and_not_the_span() -> None:
     assert span_data_of(span).name == "cut ?"
 
 
+def test_a_number_that_no_double_can_be_costs_only_its_span() -> None:
+    bad, good = ({"traceId": "ab" * 16, "spanId": f"c{number}" * 8} for number in range(2))
+    bad["attributes"] = [{"key": "x", "value": {"doubleValue": 10**400}}]
+
+    taken = parse_request(from_json(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [bad, good]}]}]})))
+
+    assert [span.span_id.hex() for span in taken.spans] == ["c1" * 8]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b"\xff", b"3", b'{"resourceSpans":3}', b'{"resourceSpans":[3]}', b"[" * 100_000,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from json import JSONDecodeError
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, get_args
 
@@ -132,8 +133,8 @@ def needs_scale(human: HumanValue) -> bool:
 def read_annotations(path: str | Path, *, metric: str | None = None, name: str | None = None) -> list[AnnotatedSample]:
     """Return the samples of a file of labels, in order.
 
-    If one annotator labelled one unit several times under one name, the last label counts: by ``when``, then by line. If the
-    last line withdraws the label, the unit has no label.
+    If one annotator labelled one unit several times under one name, the last label counts: by ``when``, then by line. A line
+    without ``when`` is as late as the earlier lines. If the last line withdraws the label, the unit has no label.
 
     Args:
         path: JSON lines, or JSON of ragas's ``MetricAnnotation`` or ``SingleMetricAnnotation``.
@@ -208,24 +209,27 @@ def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | Configu
     Raises:
         ConfigurationError: the file cannot be read. Raised at the first label.
     """
-    entries: list[tuple[int, Annotation | ConfigurationError]] = []
+    entries: list[tuple[int, int, Annotation | ConfigurationError]] = []
     withdrawals: dict[object, tuple[int, int]] = {}  # time and line of the last one
+    latest: dict[object, int] = {}
     for number, line in _lines(_text(path)):
         try:
             record = _record(line)
             label = _label(record)
         except ConfigurationError as error:
-            entries.append((number, error))
+            entries.append((0, number, error))
             continue
+        time_ns = _time_ns(label, latest)
         if not _has_unit(label):
-            entries.append((number, ConfigurationError("its unit is missing: give trace_id and span_id, or key")))
+            missing = ConfigurationError("its unit is missing: give trace_id and span_id, or key")
+            entries.append((0, number, missing))
         elif _is_withdrawn(record):
             last = withdrawals.get(_identity(label), (0, 0))
-            withdrawals[_identity(label)] = max(last, (label.when_ns or 0, number))
+            withdrawals[_identity(label)] = max(last, (time_ns, number))
         else:
-            entries.append((number, label))
-    for number, entry in entries:
-        if isinstance(entry, Annotation) and (entry.when_ns or 0, number) < withdrawals.get(_identity(entry), (0, 0)):
+            entries.append((time_ns, number, label))
+    for time_ns, number, entry in entries:
+        if isinstance(entry, Annotation) and (time_ns, number) < withdrawals.get(_identity(entry), (0, 0)):
             continue
         yield number, entry
 
@@ -265,11 +269,24 @@ def _text(path: str | Path) -> str:
 def _last_of_each(samples: list[AnnotatedSample]) -> list[AnnotatedSample]:
     """Return the last label of each name, unit and annotator, in the order of lines, unless it is withdrawn."""
     last: dict[object, AnnotatedSample] = {}
+    latest: dict[object, int] = {}
+    times = [0 if sample.label is None else _time_ns(sample.label, latest) for sample in samples]
     # The order is stable: of labels with one time, the later line counts.
-    for sample in sorted(samples, key=lambda sample: (sample.label and sample.label.when_ns) or 0):
+    for _, sample in sorted(zip(times, samples, strict=True), key=itemgetter(0)):
         label = sample.label
         last[_identity(label) if label is not None and _has_unit(label) else sample.line] = sample
     return sorted((sample for sample in last.values() if not sample.withdrawn), key=lambda sample: sample.line)
+
+
+def _time_ns(label: Annotation, latest: dict[object, int]) -> int:
+    """Return the time of a label; without ``when``, the latest time of earlier lines with its name, unit and annotator.
+
+    ``latest`` has these times; that of the label is added.
+    """
+    before_ns = latest.get(_identity(label), 0)
+    time_ns = before_ns if label.when_ns is None else label.when_ns
+    latest[_identity(label)] = max(before_ns, time_ns)
+    return time_ns
 
 
 def _identity(label: Annotation) -> object:

@@ -40,7 +40,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _IDS = {"traceId": "trace_id", "spanId": "span_id", "parentSpanId": "parent_span_id"}
 _NO_ID = b"?"
 """Replaces an id that is not hex. No id has this length; an empty parent id would make the span a root."""
-_JSON_ERRORS = (ValueError, TypeError, AttributeError, RecursionError, ParseError)
+_JSON_ERRORS = (ValueError, TypeError, AttributeError, RecursionError, OverflowError, ParseError)
 """Errors that foreign JSON causes in the code below. The message of such an error may quote the JSON, and so prompts."""
 
 
