@@ -122,6 +122,10 @@ def test_spans_of_every_scope_are_claimed_when_they_start(name: str) -> None:
     assert {scopes.role(scope) for scope in SCOPES[name]} == {Role.CLAIMED}
 
 
+def test_the_scope_of_openai_for_java_is_claimed_when_it_starts() -> None:
+    assert Scopes(SpanNormalizers().names_scope).role("io.opentelemetry.openai-java-1.1") is Role.CLAIMED
+
+
 def test_a_listed_scope_that_never_came_is_noted() -> None:
     scopes = Scopes(SpanNormalizers().names_scope, listed=["my-app", "your.app"])
     scopes.role("your.app.web")

@@ -102,9 +102,13 @@ def _no_content(unit: Unit) -> NoContent | None:
     reason = next((span.no_content for span in unit.spans if span.no_content), None)
     if reason is None:
         return None
-    spans = [span for span in unit.spans if span is unit.root or span.operation not in _STEPS]
-    names = (name for span in spans if not span.no_content for name in span.attributes)
-    return None if any(semconv.is_content(name) and name != semconv.REFERENCES for name in names) else reason
+    answering = (span for span in unit.spans if span is unit.root or span.operation not in _STEPS)
+    return None if any(map(_has_content, answering)) else reason
+
+
+def _has_content(span: SpanData) -> bool:
+    names = () if span.no_content else span.attributes
+    return any(semconv.is_content(name) and name != semconv.REFERENCES for name in names)
 
 
 def _run_end(unit: Unit, root: SpanData, interrupted: Sequence[SpanData]) -> str:

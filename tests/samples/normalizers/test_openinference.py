@@ -461,3 +461,33 @@ def test_parallel_calls_in_messages_of_their_own_are_one_message() -> None:
 
     assert [message["role"] for message in asked] == ["user", "assistant", "tool", "tool"]
     assert [part["id"] for part in asked[1]["parts"]] == ["c1", "c2"]
+
+
+JAVA = "com.arize.langchain4j"
+
+
+def test_printed_messages_of_java_are_read_from_the_input() -> None:
+    printed = f'UserMessage {{ name = null, contents = [TextContent {{ text = "{QUESTION}" }}], attributes = {{}} }}'
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps([{"role": "user", "content": QUESTION}]),
+        "input.mime_type": "application/json",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": printed,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+    }
+
+    assert samples_of(external(attributes, JAVA)).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+@pytest.mark.parametrize("asked", ["Execution Started", json.dumps([{"role": "user", "content": QUESTION}])])
+def test_the_fixed_texts_of_a_java_service_are_neither_question_nor_answer(asked: str) -> None:
+    mime_type = "application/json" if asked.startswith("[") else "text/plain"
+    run = {"openinference.span.kind": "AGENT", "input.value": asked, "input.mime_type": mime_type}
+    run["output.value"] = "Execution Completed"
+    call = {**OPENINFERENCE_CHAT, "metadata": "{}"}
+
+    made = samples_of(external(run, JAVA, span_id=1), external(call, JAVA, parent_id=1))
+
+    assert made.single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)

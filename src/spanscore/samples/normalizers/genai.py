@@ -160,7 +160,7 @@ def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> Span
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
     operation = _operation(raw, names.newest)
     plain = {name: raw[other] for name, other in names.plain}
-    plain |= {name: int(value) for name in names.counts if _is_number(value := plain[name])}
+    plain |= _numbers_in_texts(plain, names.counts)
     plain[semconv.OPERATION_NAME] = operation
     if names.has_conversation:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
@@ -223,9 +223,14 @@ class _Names(NamedTuple):
     counts: tuple[str, ...]
 
 
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a text of digits: Micrometer (Spring AI, LangChain4j) writes each number as a text."""
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+def _numbers_in_texts(plain: Mapping[str, Any], counts: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of tokens that are texts of digits: Micrometer (Spring AI, LangChain4j) writes values as texts."""
+    texts = {name: plain[name] for name in counts if isinstance(plain[name], str)}
+    return {name: int(text) for name, text in texts.items() if _NUMBER.fullmatch(text)}
+
+
+def _is_count(name: str) -> bool:
+    return name.startswith(semconv.USAGE)
 
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
@@ -237,7 +242,7 @@ def _by_use(names: tuple[str, ...]) -> _Names:
     metadata = tuple([pair for prefix in _METADATA for pair in names_under(prefix, names)])
     has_conversation = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
     functions = tuple(name for name in names if name.startswith(semconv.REQUEST_FUNCTIONS))
-    counts = tuple(name for name in plain if name.startswith(semconv.USAGE))
+    counts = tuple(filter(_is_count, plain))
     return _Names((*plain.items(),), _newest_names(names), metadata, has_conversation, functions, counts)
 
 

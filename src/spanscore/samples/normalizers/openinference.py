@@ -95,6 +95,11 @@ _VALUES: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
 _SIGNATURES: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 _DUMPS: Final = ('{"messages": [[', '{"messages":[[')
 """Beginnings of the input of LangChain's models, in Python and JavaScript."""
+_JAVA_MESSAGE: Final = re.compile(r"(?:User|System|Ai|ToolExecutionResult)Message \{ ")
+_JAVA: Final = "com.arize."
+"""Prefix of the scopes of OpenInference for Java."""
+_NOT_VALUES: Final = frozenset({"Execution Started", "Execution Completed"})
+"""Input and output that some releases write for every run of a LangChain4j service; spans below have the texts."""
 _PYTHON: Final = ("{'", "[{'")
 """Prefixes of printed Python dicts and lists of dicts: BeeAI's answers."""
 
@@ -103,7 +108,7 @@ class OpenInference:
     """Reads OpenInference. Spans have content by default; ``OPENINFERENCE_HIDE_INPUTS`` and similar settings remove it."""
 
     name = "openinference"
-    scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
+    scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-", _JAVA)
     signatures: Sequence[bytes] = tuple(name.encode() for name in _SIGNATURES)
 
     def accepts(self, span: SpanData) -> bool:
@@ -139,6 +144,8 @@ def _readable(value: Any, name: str, scope: str) -> Any:
     """Return a value without the printed objects of some libraries; None for a stream that was not read yet."""
     if name not in _VALUES or not isinstance(value, str):
         return value
+    if value in _NOT_VALUES and scope.startswith(_JAVA):
+        return None
     if scope == _HAYSTACK:
         return _PRINTED_MESSAGE.sub(_haystack_message, value)
     if name == semconv.INPUT_VALUE:
@@ -238,7 +245,7 @@ def _take_tools(raw_content: dict[str, Any]) -> list[Any] | None:
 
 def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     # A dump by LangChain has message ids, by which earlier messages of the conversation are recognised.
-    is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith(_DUMPS)
+    is_dump = str(raw_content.get(semconv.INPUT_VALUE)).startswith(_DUMPS) or _has_printed_message(raw_content)
     prompts = prompts_in(_input(raw_content)) if is_dump or _lacks_image(raw_content) else []
     prompts = prompts or _flat_messages(raw_content, semconv.LLM_INPUT_MESSAGES, None)
     if not prompts:
@@ -248,6 +255,12 @@ def _chat(raw_content: Mapping[str, Any]) -> dict[str, Any]:
     if not any(message["parts"] for message in answers):  # LangChain.js: the flat answer lacks the blocks of the dump
         answers = answers_in(_output(raw_content)) or answers
     return {semconv.INPUT_MESSAGES: prompts or None, semconv.OUTPUT_MESSAGES: answers or None}
+
+
+def _has_printed_message(raw_content: Mapping[str, Any]) -> bool:
+    """Return whether flat messages are printed Java objects (LangChain4j, 0.1), which the input has as JSON."""
+    first = raw_content.get(f"{semconv.LLM_INPUT_MESSAGES}0.message.content")
+    return isinstance(first, str) and _JAVA_MESSAGE.match(first) is not None
 
 
 def _lacks_image(raw_content: Mapping[str, Any]) -> bool:
