@@ -73,6 +73,8 @@ WRONG = {
     "metrics: [exact_match]\nserve: {http: 'http://localhost:4318'}": ["serve.http", "127.0.0.1:4317"],
     "metrics: [exact_match]\nserve: {mode: copy}": ["serve.mode", "tee"],
     "metrics: [exact_match]\nserve: {tokenfile: t}": ["serve.tokenfile", "'token_file'"],
+    "metrics: [exact_match]\nserve: {token_file: '', insecure: true}": ["serve.token_file", "is empty"],
+    "metrics: [exact_match]\nserve: {token_env: '', insecure: true}": ["serve.token_env", "is empty"],
     "metrics: [exact_match]\nunits: {idle_timout: 2s}": ["units.idle_timout", "'idle_timeout'"],
     "judge: {model: lexical}": ["metrics", "required"],
     "metrics: [exact_match": ["spanscore.yaml"],

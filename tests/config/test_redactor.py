@@ -9,6 +9,7 @@ from tests.live import Trace, a_trace, rag
 
 from spanscore import OnlineScorer
 from spanscore.config import Capture
+from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
 
 
@@ -48,6 +49,37 @@ def test_a_configuration_names_a_function_or_a_class_with_parameters(tmp_path: P
 
     assert shown in text
     assert "Paris" not in text
+
+
+@pytest.mark.parametrize("named", ["${REDACTOR}", "''", "{}"])
+def test_one_without_a_name_is_refused_as_no_text_would_be_redacted(
+    tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDACTOR", "")
+
+    with pytest.raises(ConfigurationError, match="redactor: write a name"):
+        exported(tmp_path / "spanscore.yaml", named)
+
+
+class Growing:
+    """Has found no word to redact yet, so that it is empty."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __call__(self, text: str) -> str:
+        return text.replace("Paris", "[city]")
+
+
+def test_one_that_is_empty_is_in_force() -> None:
+    trace = a_trace()
+    with OnlineScorer(
+        [ExactMatch()], redactor=Growing(), capture=Capture(content=True), tracer_provider=trace.provider
+    ) as scorer:
+        rag().invoke("What is the capital?", config={"callbacks": [scorer.handler]})
+        assert scorer.flush(10)
+
+    assert "Paris" not in trace.text()
 
 
 def test_one_that_is_given_is_in_force_instead(tmp_path: Path) -> None:

@@ -193,6 +193,11 @@ def test_what_cannot_be_made_is_refused_at_once(option: str, wrong: Any, message
         ),
         ("limits: {job_queue: {memory: {size: 3}}}", "limits.job_queue: queue 'memory' has no parameter 'size'"),
         ("limits: {job_queue: [memory]}", "limits.job_queue: write a name"),
+        ("limits: {job_queue: null}", "limits.job_queue: write a name"),
+        ("outputs: {sinks: [null]}", "outputs.sinks.0: write a name"),
+        ("units: {dialects: [!!binary aGk=]}", "units.dialects.0: write a name"),
+        ("redactor: ''", "redactor: write a name"),
+        ("redactor: {}", "redactor: write a name"),
     ],
 )
 def test_check_tells_what_cannot_be_made_and_makes_nothing(text: str, expected: str, tmp_path: Any) -> None:

@@ -80,12 +80,7 @@ class ScoreRun:
         configured = self._read_configuration()
         metrics = self._make_metrics(configured)
         bounds = self._bounds([metric.name for metric in metrics])
-        refuse_unwritable(options.out, options.report)
-        written = {"--out": options.out, "--report": options.report, "--junit": options.junit}
-        for option, path in written.items():
-            refuse_overwriting(path, options.file, options.config, option=option)
-        if options.report is not None and find_spec("jinja2") is None:
-            raise MissingExtraError("jinja2", "report")
+        self._check_outputs()
         total = _count_records(options.file, bounds)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         if configured is None and not options.judge and _asks_offline(metrics):
@@ -107,6 +102,15 @@ class ScoreRun:
         """Cancel the open batches of an earlier run, and print how many were cancelled."""
         metrics = self._make_metrics(self._read_configuration())
         typer.echo(cancel_open_batches(metrics, self.options.out, "--out"))
+
+    def _check_outputs(self) -> None:
+        options = self.options
+        refuse_unwritable(options.out, options.report)
+        written = {"--out": options.out, "--report": options.report, "--junit": options.junit}
+        for option, path in written.items():
+            refuse_overwriting(path, options.file, options.config, option=option)
+        if options.report is not None and find_spec("jinja2") is None:
+            raise MissingExtraError("jinja2", "report")
 
     def _read_configuration(self) -> ConfigReport | None:
         options = self.options

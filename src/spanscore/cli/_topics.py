@@ -501,7 +501,7 @@ def _parts(report: ConfigReport) -> Topic:
         "outputs.sinks": (SINKS, settings.outputs.sinks),
         "units.dialects": (DIALECTS, settings.units.dialects),
         "limits.job_queue": (QUEUES, [queue]),
-        "redactor": (REDACTORS, [redactor] if redactor else []),
+        "redactor": (REDACTORS, [] if redactor is None else [redactor]),
         "units.translations": (TRANSLATIONS, settings.units.translations),
     }
     for section, (registry, parts) in named.items():

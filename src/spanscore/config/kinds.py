@@ -171,8 +171,9 @@ Table = Annotated[Mapping[K, V], AfterValidator(FrozenDict)]
 def _check_part(value: Any) -> Any:
     """Reject a value that a file may hold and that names no part. Every other value is an object of the user."""
     named = {value: None} if isinstance(value, str) else value
-    if isinstance(named, list | tuple | int | float) or (
-        isinstance(named, Mapping) and not all(isinstance(params, Mapping | None) for params in named.values())
+    if isinstance(named, list | tuple | int | float | bytes | None) or (
+        isinstance(named, Mapping)
+        and not (named and all(name and isinstance(params, Mapping | None) for name, params in named.items()))
     ):
         raise ValueError("write a name, alone or with its parameters: my_pkg:Name, or {'my_pkg:Name': {key: value}}")
     return value

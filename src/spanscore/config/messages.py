@@ -456,6 +456,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be {le} or less",
     "string_type": "is no text",
+    "string_too_short": "is empty",
     "too_short": "is empty",
 }
 """Pydantic's type of an error → text of the message."""

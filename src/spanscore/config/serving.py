@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from spanscore.config.kinds import Items, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
+from spanscore.config.kinds import AnyPath, Items, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
 
 _ADDRESS: Final = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
 
@@ -115,8 +115,8 @@ class ServeSettings(SettingsPart):
     mode: Literal["tee", "proxy"] = "tee"
     forward: ForwardSettings | None = None
     tls: TlsSettings | None = None
-    token_file: str | None = None
-    token_env: str | None = None
+    token_file: AnyPath | None = None
+    token_env: Annotated[str, Field(min_length=1)] | None = None
     insecure: bool = False
     limits: RequestLimits = RequestLimits.model_construct()
     drain: Seconds = 30.0

@@ -32,7 +32,7 @@ def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.
     """
-    redactor: Redactor | None = REDACTORS.one(entry) if entry else None
+    redactor: Redactor | None = None if entry is None else REDACTORS.one(entry)
     return redactor
 
 

@@ -88,8 +88,8 @@ _SCORE_FIELDS: Final[Mapping[str, Callable[[Any], bool]]] = {
 def _read_score(result: Any) -> FoundScore:
     """Return the score in a record, without the fields that would make a line of labels unreadable."""
     fields = result if isinstance(result, dict) else {"value": result}
-    known = {name: fields.get(name) for name in _SCORE_FIELDS}
-    return FoundScore(**{name: value if _SCORE_FIELDS[name](value) else None for name, value in known.items()})
+    values = {name: fields.get(name) for name in _SCORE_FIELDS}
+    return FoundScore(**{name: value if _SCORE_FIELDS[name](value) else None for name, value in values.items()})
 
 
 def read_cases(path: Path) -> tuple[list[LabelCase], list[BadRecord]]:
