@@ -246,12 +246,17 @@ def _error_without_refusal(classes: set[str], step: str, name: str, exchange: Ex
             trouble = f"http_{exchange.status}"
         return _error_with_tokens(f"{step}: the judge's answer could not be read ({name})", trouble, exchange)
     if _has_word(classes, *_CONNECTION_CLASSES):
-        if exchange.status is None:
-            text = f"{step}: the judge could not be reached ({name})"
-        away = JudgeUnavailable(text, error_type="connection")
-        away.response_started = exchange.status is not None
-        return away
+        return _connection_error(text, step, name, exchange)
     return JudgeError(text)  # one common type: exception classes are unbounded, error types must be few
+
+
+def _connection_error(text: str, step: str, name: str, exchange: Exchange) -> JudgeError:
+    """Return the error for a connection that was not made, or that broke during the answer: then with ``text``."""
+    if exchange.status is None:
+        text = f"{step}: the judge could not be reached ({name})"
+    away = JudgeUnavailable(text, error_type="connection")
+    away.response_started = exchange.status is not None
+    return away
 
 
 def _error_with_tokens(text: str, error_type: str, exchange: Exchange) -> JudgeError:

@@ -95,13 +95,15 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     return named
 
 
-def _message_on_object(given: Any) -> str:
+def _message_on_object(candidate: Any) -> str:
     """Return the error message on an object that is not a metric; it shows how to make one of a class or a function."""
-    if isinstance(given, type) and isinstance(getattr(given, "score", None), FunctionType):
-        return f"{given.__name__} is the class of a metric, not a metric: write {_constructor(given)}"
-    if isinstance(given, FunctionType):
-        return f"{given.__name__} is a function, not a metric: write @metric above it (from spanscore import metric)"
-    return f"{given!r} is no metric: it needs name, version, scale, requires and score"
+    if isinstance(candidate, type) and isinstance(getattr(candidate, "score", None), FunctionType):
+        return f"{candidate.__name__} is the class of a metric, not a metric: write {_constructor(candidate)}"
+    if isinstance(candidate, FunctionType):
+        return (
+            f"{candidate.__name__} is a function, not a metric: write @metric above it (from spanscore import metric)"
+        )
+    return f"{candidate!r} is no metric: it needs name, version, scale, requires and score"
 
 
 def _constructor(maker: Any) -> str:
