@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -90,6 +91,14 @@ def test_a_backend_that_gets_nothing_is_an_error_after_the_results() -> None:
     assert json.loads(done.stdout)["requests"] == 12
     assert "--otlp http://127.0.0.1:9: not everything was delivered; is a backend running? traces failed" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_narrow_terminal_shows_every_interval() -> None:
+    tables = spanscore("demo", "--requests", "24", "--traces", "0", COLUMNS="60").stdout
+
+    assert re.search(r"\b0\.\d\d–[01]\.\d\d", tables)
+    assert not re.search(r"\d–?…", tables)
+    assert "No trace fails a metric" not in tables  # no trace is shown, and some fail
 
 
 def test_a_wrong_option_ends_with_one_line_and_code_2() -> None:

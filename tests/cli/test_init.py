@@ -124,3 +124,16 @@ def test_at_a_terminal_it_asks(tmp_path: Path) -> None:
 
 def _invoked(*words: str) -> Any:
     return CliRunner().invoke(app(words[0]), [*words], catch_exceptions=False)
+
+
+def test_a_disk_that_is_full_keeps_no_part_of_a_file(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))  # less than the schema has
+    try:
+        with pytest.raises(ConfigurationError, match="cannot be written: File too large"):
+            _invoked("init", str(tmp_path / "spanscore.yaml"), "--schema")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert [*tmp_path.iterdir()] == []

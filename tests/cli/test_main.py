@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spanscore.cli.main import app, command_names
+from spanscore.cli.main import app, command_names, main
 from spanscore.outputs.scope import version
 
 COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
@@ -156,6 +156,20 @@ def test_the_overview_is_that_of_the_commands_and_loads_none_of_them() -> None:
     assert not [
         name for name in ("langchain_core", "opentelemetry", "numpy", "pydantic") if f" {name}\n" in done.stderr
     ]
+
+
+def test_ctrl_c_while_a_command_is_loaded_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spanscore.cli.main.import_module", interrupted)
+    monkeypatch.setattr(sys, "argv", ["spanscore", "check"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 130
 
 
 def test_a_command_behind_a_double_dash_runs() -> None:

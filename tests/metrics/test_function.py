@@ -163,3 +163,17 @@ def test_a_text_of_an_unannotated_function_says_what_is_possible() -> None:
 def test_a_scale_and_categories_are_not_given_together() -> None:
     with pytest.raises(ConfigurationError, match="give one of them"):
         metric(categories=["a", "b"], scale=BINARY)(returns_text)
+
+
+def takes_nothing() -> bool:
+    return True
+
+
+def takes_two(sample: Any, judge: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("function", [takes_nothing, takes_two])
+def test_a_function_that_cannot_be_called_with_a_sample_is_refused(function: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"write def {function.__name__}\(sample\)"):
+        metric(function)

@@ -175,7 +175,7 @@ def test_a_status_fits_the_terminal_and_breaks_no_word(columns, monkeypatch):
         text = str(asked(scorer, 2))
 
     assert max(map(len, text.splitlines())) <= columns
-    assert {"answers_in_the_words_of_the_context", "judge_error", "ConnectionRefusedError"} <= set(
+    assert {"answers_in_the_words_of_the_context", "judge_error", "(ConnectionRefusedError)"} <= set(
         text.replace("│", " ").split()
     )
 
@@ -188,7 +188,8 @@ def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(c
         (
             "spanscore",
             "WARNING",
-            "spanscore: judge_error: the judge raised ConnectionRefusedError: units are not scored, see scorer.status()",
+            "spanscore: judge_error: the judge could not be reached (ConnectionRefusedError): units are not scored, see "
+            "scorer.status(); check the model's name and base_url",
         )
     ]
 

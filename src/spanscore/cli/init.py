@@ -15,6 +15,7 @@ import typer
 
 from spanscore.cli._config_report import config_report
 from spanscore.cli._topics import ConfigReport
+from spanscore.core.files import whole_file
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import find_metric, metric_doc_of
 
@@ -72,21 +73,24 @@ def init(
     lines = [*([f"# yaml-language-server: $schema={SCHEMA}"] if schema else []), *_lines(config, names, judge, backend)]
     text = "\n".join(lines) + "\n"
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "spanscore.yaml")
-        file.write_text(text, encoding="utf-8")
-        report = config_report(file)
+        draft = Path(folder, "spanscore.yaml")
+        draft.write_text(text, encoding="utf-8")
+        report = config_report(draft)
     if report.errors:
         raise ConfigurationError(
             "\n".join(["no file is written, because spanscore check finds errors in it:", *report.errors])
         )
-    with writing(config):
-        config.write_text(text, encoding="utf-8")
     if schema:
         from spanscore.cli._schema import schema_file  # without --schema the command does not need it
 
-        with writing(config.with_name(SCHEMA)):
-            config.with_name(SCHEMA).write_text(schema_file(), encoding="utf-8")
+        _write(config.with_name(SCHEMA), schema_file())
+    _write(config, text)  # last: the command refuses to run again if the configuration exists
     typer.echo("\n".join(_next_steps(config, report, backend, schema=schema)))
+
+
+def _write(path: Path, text: str) -> None:
+    with writing(path), whole_file(path) as file:
+        file.write(text)
 
 
 def _ask(question: str, default: str, check: Callable[[str], str] = str) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from spanscore import cli
+from spanscore.cli._options import INTERRUPTED
 from spanscore.core.printable import printable_lines
 from spanscore.errors import SpanscoreError
 
@@ -81,7 +82,7 @@ def _without_commands() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line. User errors are printed on stderr without a traceback, and the exit code is 2."""
+    """Run the command line. User errors are printed on stderr without a traceback, and the exit code is 2; after Ctrl-C 130."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A pipe that is not UTF-8 gets a ? for a table's lines, and no traceback.
@@ -96,6 +97,8 @@ def main() -> None:
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         sys.exit(_USAGE_ERROR)
+    except KeyboardInterrupt:  # while the libraries of a command are imported; Typer handles it in a command
+        sys.exit(INTERRUPTED)
 
 
 def _print_version(is_set: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, overload
@@ -34,6 +35,7 @@ class FunctionMetric(NamedMetric):
         self.__doc__ = function.__doc__
         self._function = function
         name = name or function.__name__
+        _check_parameters(name, function)
         self.scale = _scale_of(name, function, scale, categories, bad)
         super().__init__(name=name, pass_at=pass_at)
         fields = [requires] if isinstance(requires, str) else requires
@@ -51,6 +53,15 @@ class FunctionMetric(NamedMetric):
         result = self._function(sample)
         measured: Measured = await result if inspect.isawaitable(result) else result
         return measured
+
+
+def _check_parameters(name: str, function: Callable[[Any], Any]) -> None:
+    """Make sure that a function can be called with a sample, because otherwise each score would be a ``metric_error``."""
+    try:
+        with suppress(ValueError):  # a function in C may have no signature
+            inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise ConfigurationError(f"{name} is called with a sample: write def {name}(sample) ({error})") from None
 
 
 def _scale_of(
@@ -131,7 +142,8 @@ def metric(
         bad: categories with quality 0; the others have 1. Empty: the categories have no quality, and no pass or fail.
 
     Raises:
-        ConfigurationError: the function is annotated to return a text and has no categories, or the categories are invalid.
+        ConfigurationError: the function cannot be called with a sample alone, the function is annotated to return a text and
+            has no categories, or the categories are invalid.
 
     Example:
         >>> @metric(requires=["response"])

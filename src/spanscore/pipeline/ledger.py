@@ -206,11 +206,16 @@ def _plus(weights: Weights | None, units: int, weight: float) -> Weights:
 _MAX_UNPRICED = 10
 """Number of recorded models without a price. Further ones are not recorded, because a judge may answer under many names."""
 _OWN_SENTENCES = re.compile(
-    r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
+    r"the judge('s answer)? could not be (reached|read) \(\w+\)|the judge's provider answered HTTP \d+"
+    r"|the judge('s client)? raised \w+"
     r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
 )
 """Sentences of spanscore that occur in reasons and contain no text of a user or a judge."""
-_NOT_ALLOWED = re.compile("HTTP 40[13]")
+_REMEDIES = (
+    (re.compile("HTTP 40[13]"), "; check its API key"),
+    (re.compile("HTTP 404|could not be re"), "; check the model's name and base_url"),
+)
+"""Cause → remedy, which ends the line in the log."""
 _NAME = re.compile(r"[A-Za-z_]\w{0,60}\Z")
 _BY_OUTCOME = {
     Outcome.TIMEOUT: "there was no score in time",
@@ -295,8 +300,8 @@ def log_failures(scores: Iterable[Score]) -> None:
     for score in scores:
         if score.outcome.failed:
             cause = _cause(score)
-            key = "; check its API key" if _NOT_ALLOWED.search(cause) else ""
-            message = f"{score.outcome}: {cause}: units are not scored, see scorer.status(){key}"
+            remedy = next((remedy for pattern, remedy in _REMEDIES if pattern.search(cause)), "")
+            message = f"{score.outcome}: {cause}: units are not scored, see scorer.status(){remedy}"
             log_once(f"{score.outcome} {cause}", message)
 
 

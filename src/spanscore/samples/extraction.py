@@ -231,7 +231,7 @@ def find_contexts(extract: Extract, view: UnitView, model_texts: ModelTexts, ans
     """Find the contexts of the answer, with document ids. ``answer_run`` is the run that gave the answer; None = unknown."""
     if extract.retrieved_contexts is not None:
         return _extract(extract.retrieved_contexts, view, lambda value: AnswerContexts(documents_in(value)))
-    tools = ", ".join(extract.retrieval_tools) or "none named"
+    tools = ", ".join(extract.retrieval_tools) or "none named: set capture.extract.retrieval_tools"
     keys = ", ".join(CONTEXT_KEYS)
     searched = (
         f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "

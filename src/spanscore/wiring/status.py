@@ -432,7 +432,8 @@ class Status:
             rate = f"sample_rate={rates.pop():g}" if len(rates) == 1 else "the sampling rates are low"
             yield f"no unit is scored, because sampling took none; {rate}: use 1.0 while testing"
         if self.unpriced:
-            yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
+            models = ", ".join(self.unpriced)
+            yield f"no price of {models}: no cost is counted; set judge.prices, or in Python judge(…, prices=…)"
         if self.overflowed:
             whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
             culprits = "; ".join(whose) or "too many different models, agents or evaluator versions"

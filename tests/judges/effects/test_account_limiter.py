@@ -29,6 +29,7 @@ from spanscore.judges.score_context import ScoreContext, asked_by
 Answer = Callable[[int], Awaitable[Reply]]
 GOOD = Reply(text="yes")
 DOWN = JudgeUnavailable("down", error_type="connection")
+WAIT = "its questions wait, for at most judge.queue_timeout, see scorer.status()"
 
 
 class Scripted:
@@ -131,6 +132,26 @@ def test_a_model_of_this_process_has_one_place_and_a_service_up_to_64() -> None:
 
     assert [limited_judge(one).limiter.ceiling for one in (local, Scripted(at_once))] == [1, 64]
     assert limited_judge(local, max_concurrency=4).limiter.ceiling == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (DOWN, f"fails (connection): {WAIT}; check base_url"),
+        (JudgeOutOfQuota("m: paid up"), f"fails (quota): {WAIT}"),
+        (JudgeUnavailable("m", error_type="My key: 1"), f"fails (judge_error): {WAIT}"),
+    ],
+    ids=["down", "quota", "text of a user"],
+)
+def test_questions_that_wait_for_a_judge_that_is_down_are_logged_once(
+    error: JudgeError, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    judge = limited_judge(Scripted(raising(error), account=f"down {line}"), queue_timeout=30.0)
+
+    run(many(judge, 40))
+
+    logged = [message for message in caplog.messages if "fails" in message]
+    assert logged == [f"spanscore: the judge openai m {line}"]
 
 
 def test_a_metric_with_many_questions_does_not_starve_one_with_a_single_one() -> None:

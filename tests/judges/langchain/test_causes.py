@@ -156,6 +156,7 @@ async def test_a_page_where_an_answer_should_be_is_unparseable(kind: str) -> Non
 
     assert isinstance(error, JudgeError)
     assert (error.error_type, len(requests)) == ("unparseable", 1)
+    assert "the judge's answer could not be read (" in str(error)
 
 
 async def test_a_gateway_that_refuses_with_200_has_refused() -> None:
@@ -187,6 +188,7 @@ async def test_nobody_there_is_a_matter_of_connection() -> None:
         await away.ask(QUESTION)
 
     assert raised.value.error_type == "connection"
+    assert "the judge could not be reached (" in str(raised.value)
     assert not failed_call(QUESTION, "m", raised.value, 1.0).estimated
 
 

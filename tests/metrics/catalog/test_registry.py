@@ -128,6 +128,24 @@ def test_one_name_in_place_of_a_list_of_metrics_is_named_whole() -> None:
         by_name("exact_match")
 
 
+def undecorated(sample: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Faithfulness, r"Faithfulness is the class of a metric, not a metric: write Faithfulness\(llm\)"),
+        (ExactMatch, r"ExactMatch is the class of a metric, not a metric: write ExactMatch\(\)"),
+        (undecorated, "undecorated is a function, not a metric: write @metric above it"),
+        (dict, "<class 'dict'> is no metric: it needs name"),
+    ],
+)
+def test_a_class_or_a_function_in_place_of_a_metric_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        by_name([given])
+
+
 def test_no_judge_is_said_in_plain_words() -> None:
     with pytest.raises(ConfigurationError, match="faithfulness needs a judge"):
         Faithfulness(None)

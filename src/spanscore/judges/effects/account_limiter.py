@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from spanscore.core.log import log_once
 from spanscore.core.prompt import Prompt
 from spanscore.core.threads import call_in_child, renew_lock_in_child
 from spanscore.errors import (
@@ -30,6 +32,9 @@ from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, K
 from spanscore.judges.rendering import question_tokens
 from spanscore.judges.score_context import current_score
 from spanscore.protocols import Judge
+
+_ERROR_TYPE = re.compile(r"[a-z]\w{0,60}")
+"""An error type that may be logged; a judge of the user may have any text there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -402,6 +407,18 @@ class AccountLimiter:
             for waiter in self._queue:
                 if not waiter.slot.done():
                     waiter.slot.set_exception(self.breaker.refusal.without_request())
+        elif opened:
+            self._log_outage(error.error_type)
+
+    def _log_outage(self, error_type: str) -> None:
+        """Log that questions wait, because their units have no outcome, and so no line, before ``judge.queue_timeout``."""
+        name = error_type if _ERROR_TYPE.fullmatch(error_type) else "judge_error"
+        remedy = "; check base_url" if name == "connection" else ""
+        log_once(
+            f"outage of {self.account} {name}",
+            f"the judge {self.account} fails ({name}): its questions wait, for at most judge.queue_timeout, see "
+            f"scorer.status(){remedy}",
+        )
 
     def _give_up(self, waiter: Waiter, step: str) -> None:
         if waiter.slot.done():

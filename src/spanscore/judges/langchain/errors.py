@@ -199,7 +199,6 @@ def judge_error(error: Exception, step: str, exchange: Exchange | None = None) -
     own_error = next((cause for cause in causes if isinstance(cause, JudgeError)), None)
     if own_error is not None:
         return own_error
-    text = f"{step}: the judge raised {type_name(error)}"
     in_response = None if exchange is None else find_refusal(exchange)
     refusals = (_find_in_exception(cause) or _find_in_boto(cause) or in_response for cause in causes)
     refusal = next(filter(None, refusals), None)
@@ -207,7 +206,7 @@ def judge_error(error: Exception, step: str, exchange: Exchange | None = None) -
         details = "; ".join(filter(None, (type_name(error), refusal.names)))
         return _error_of_refusal(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({details})")
     classes = {class_name(kind) for cause in causes for kind in bases_of(type(cause))}
-    return _error_without_refusal(classes, text, exchange or Exchange(0.0, 0, 0))
+    return _error_without_refusal(classes, step, type_name(error), exchange or Exchange(0.0, 0, 0))
 
 
 def _error_of_refusal(refusal: ProviderRefusal, text: str) -> JudgeError:
@@ -223,8 +222,16 @@ def _error_of_refusal(refusal: ProviderRefusal, text: str) -> JudgeError:
     return kind(text, error_type=f"http_{status}", retry_after_s=wait_s, headers=limits)
 
 
-def _error_without_refusal(classes: set[str], text: str, exchange: Exchange) -> JudgeError:
-    """Return the error for a call without a refusal: the provider was not reached, or its answer is unusable."""
+def _error_without_refusal(classes: set[str], step: str, name: str, exchange: Exchange) -> JudgeError:
+    """Return the error for a call without a refusal: the provider was not reached, or its answer is unusable.
+
+    Args:
+        classes: names of the exception's classes, and of those of its causes.
+        step: name of the prompt, with which the text begins.
+        name: name of the exception's class.
+        exchange: the exchange that the client's transport recorded.
+    """
+    text = f"{step}: the judge raised {name}"
     trouble = next((trouble for word, trouble in _UNUSABLE.items() if _has_word(classes, word)), None)
     if trouble is not None:
         return _error_with_tokens(text, trouble, exchange)
@@ -236,12 +243,19 @@ def _error_without_refusal(classes: set[str], text: str, exchange: Exchange) -> 
         trouble = "unparseable" if exchange.body.strip() and not exchange.json_body else "empty"
         if exchange.status is not None and exchange.status >= _FIRST_REDIRECT:
             trouble = f"http_{exchange.status}"
-        return _error_with_tokens(text, trouble, exchange)
+        return _error_with_tokens(f"{step}: the judge's answer could not be read ({name})", trouble, exchange)
     if _has_word(classes, *_CONNECTION_CLASSES):
-        away = JudgeUnavailable(text, error_type="connection")
-        away.response_started = exchange.status is not None
-        return away
+        return _connection_error(text, step, name, exchange)
     return JudgeError(text)  # one common type: exception classes are unbounded, error types must be few
+
+
+def _connection_error(text: str, step: str, name: str, exchange: Exchange) -> JudgeError:
+    """Return the error for a connection that was not made, or that broke during the answer: then with ``text``."""
+    if exchange.status is None:
+        text = f"{step}: the judge could not be reached ({name})"
+    away = JudgeUnavailable(text, error_type="connection")
+    away.response_started = exchange.status is not None
+    return away
 
 
 def _error_with_tokens(text: str, error_type: str, exchange: Exchange) -> JudgeError:

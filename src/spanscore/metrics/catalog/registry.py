@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
 from spanscore.core.plugins import Registry
@@ -85,8 +85,8 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     for metric in [metrics] if isinstance(metrics, str) else metrics:
         if isinstance(metric, str):
             raise ConfigurationError(_message_on_name(metric))
-        if not isinstance(metric, Metric):
-            raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
+        if isinstance(metric, type) or not isinstance(metric, Metric):
+            raise ConfigurationError(_message_on_object(metric))
         if metric.name in named:
             raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
         _ = metric.evaluator_version  # raises for an invalid parameter now, not at the first score
@@ -95,11 +95,27 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     return named
 
 
+def _message_on_object(candidate: Any) -> str:
+    """Return the error message on an object that is not a metric; it shows how to make one of a class or a function."""
+    if isinstance(candidate, type) and isinstance(getattr(candidate, "score", None), FunctionType):
+        return f"{candidate.__name__} is the class of a metric, not a metric: write {_constructor(candidate)}"
+    if isinstance(candidate, FunctionType):
+        return (
+            f"{candidate.__name__} is a function, not a metric: write @metric above it (from spanscore import metric)"
+        )
+    return f"{candidate!r} is no metric: it needs name, version, scale, requires and score"
+
+
+def _constructor(maker: Any) -> str:
+    """Return the call that makes a metric, such as ``Faithfulness(llm)``."""
+    return f"{maker.__name__}({'llm' if 'judge' in inspect.signature(maker).parameters else ''})"
+
+
 def _message_on_name(name: str) -> str:
     """Return the error message on a metric's name in place of a metric; it shows how to make the metric."""
     maker = find_metric(name)
     has_judge = callable(maker) and "judge" in inspect.signature(maker).parameters
-    constructor = f"{getattr(maker, '__name__', name)}({'llm' if has_judge else ''})"
+    constructor = _constructor(maker) if callable(maker) else f"{name}()"
     call = f"spanscore.metrics.create({name!r}{', judge=…' if has_judge else ''})"
     return f"{name!r} is the name of a metric, not a metric: write {constructor}, or {call}"
 

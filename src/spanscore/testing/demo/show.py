@@ -291,7 +291,7 @@ def overview(
     """
     return Group(
         Text(_what_ran(played)),
-        *_section("The worst traces", *_worst(results, traces)),
+        *(_section("The worst traces", *_worst(results, traces)) if traces else ()),
         *_section("Mean quality, with its 95 % interval", _means_table(results), *map(_dim, played.status.notes)),
         *_section("Scored units, and why others were not", _outcomes(played), *_reasons(played)),
         *_section("Findings", *_findings(results)),
@@ -379,10 +379,11 @@ def _line(text: str, detail: str = "", *, style: str = "") -> Text:
 
 def _means_table(results: Results) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("metric", no_wrap=True)
+    table.add_column("metric", overflow="fold")
     for stretch in STRETCHES:
         requests = results.requests(stretch)
-        table.add_column(f"{stretch}\n[dim]{requests[0]}–{requests[1]}[/dim]" if requests else stretch, no_wrap=True)
+        header = f"{stretch}\n[dim]{requests[0]}–{requests[1]}[/dim]" if requests else stretch
+        table.add_column(header, overflow="fold")  # a narrow terminal shows every number
     fallen = {drop.metric for drop in results.drops() if drop.clear}
     for metric, summary in results.metrics.items():
         cells = [
@@ -408,7 +409,10 @@ def _outcomes(played: Played) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("metric", "eligible", *kinds):
         table.add_column(
-            column.replace("_", "\n"), justify="left" if column == "metric" else "right", vertical="bottom"
+            column.replace("_", "\n"),
+            justify="left" if column == "metric" else "right",
+            vertical="bottom",
+            overflow="fold",
         )
     for metric, eligible in sorted(status.eligible.items()):
         counts = status.outcomes.get(metric, {})
