@@ -181,6 +181,13 @@ def test_what_cannot_stand_beside_a_spool_is_wrong(tmp_path: Path, spool: str, m
     assert wrong in result.output
 
 
+def test_a_folder_in_the_place_of_the_spool_is_refused(tmp_path: Path) -> None:
+    result = check_spool(f"{{path: {tmp_path}}}")
+
+    assert result.exit_code == 2
+    assert f"spool.path: {tmp_path} exists, and is not a file" in " ".join(result.output.split())
+
+
 def test_a_folder_that_is_not_here_may_be_where_the_scorer_runs(tmp_path: Path) -> None:
     result = check_spool("{path: nowhere/a.db}")
 

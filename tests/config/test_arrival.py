@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
@@ -250,9 +251,15 @@ OF_NO_KEY = (ScorerSettings, ConfigFile, MeterInstruments, type)
 """Stored options, the file that a reload reads, and the instruments of the process, which keep earlier scorers' counts."""
 
 
+_ID = re.compile(r"object \d+")
+"""Key of an account without credentials. It has the id of the model, which may be used again: then it seems not to vary."""
+
+
 def values(thing: Any, at: str, known: dict[int, Any]) -> Iterator[tuple[str, Any]]:
     """Yield place → value for all attributes of an object, except those of ``OF_NO_KEY``."""
-    if thing is None or isinstance(thing, bool | int | float | str | bytes):
+    if isinstance(thing, str):
+        yield at, _ID.sub("object", thing)
+    elif thing is None or isinstance(thing, bool | int | float | bytes):
         yield at, thing
     elif id(thing) not in known and not isinstance(thing, OF_NO_KEY):
         known[id(thing)] = thing  # kept alive, so that no other object gets its id

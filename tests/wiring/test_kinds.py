@@ -38,7 +38,7 @@ def test_every_kind_is_scored_and_the_models_called_alone_are_counted():
 
     assert status.outcomes["polite"]["scored"] == 3
     assert status.kinds == {"workflow": 1, "chat": 2}
-    assert "2 of 3 sampled units were single model calls: units.kinds can leave them out" in str(status)
+    assert "single model calls: 2 of 3 sampled units; units.kinds can leave them out" in str(status)
 
 
 def test_a_kind_that_is_not_named_is_filtered_with_its_reason():

@@ -216,9 +216,8 @@ def _spool(report: ConfigReport) -> Topic:
             "sampling.feedback is not possible with spool.score_here: false, because this process judges nothing"
         )
     path = Path(spool.path).expanduser().absolute()
-    if not path.parent.is_dir():  # the scorer may run elsewhere
-        yield NotReadyError(f"there is no folder {path.parent}; spool.path needs it")
-    elif not spool.allow_network_disk:
+    yield from (problems := [*_file_problems("spool.path", path)])
+    if not problems and not spool.allow_network_disk:
         yield from refusal_of(partial(check_disk, path))
     who = (
         "scored in this process, or in any process that shares it" if spool.score_here else "scored by spanscore worker"

@@ -362,7 +362,7 @@ class Status:
     def _sample_lines(self) -> Iterator[str]:
         if single_calls := self.kinds.get("chat"):
             sampled = format_count(sum(self.kinds.values()), "sampled unit")
-            yield f"{single_calls:,} of {sampled} were single model calls: units.kinds can leave them out"
+            yield f"single model calls: {single_calls:,} of {sampled}; units.kinds can leave them out"
         if self.sources:
             sources = (
                 f"{source} {count:,}{_SOURCE_REMARKS.get(source, '')}" for source, count in sorted(self.sources.items())

@@ -83,6 +83,7 @@ def test_the_least_line_is_what_the_human_said(tmp_path: Path) -> None:
         ({"user_input": SECRET}, "no human"),
         ({"human": None}, "no human"),
         ({"human": []}, "human must be a finite number"),
+        ({"human": 10**400}, "human must be a finite number"),
         ({"human": True, "user_input": 3}, "user_input: Input should be a valid string"),
         ({"human": True, "probability": 0}, "probability must be more than 0 and at most 1"),
         ({"human": True, "withdrawn": "yes"}, "withdrawn must be true or false"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from json import JSONDecodeError
-from math import isfinite
+from math import isfinite, nan
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, get_args
@@ -403,9 +404,11 @@ def _a_text(name: str, value: Any) -> str:
 
 
 def _a_number(name: str, value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-        return float(value)
-    return _refuse(name, "a finite number")
+    number = nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):  # an integer above the range of a double
+            number = float(value)
+    return number if isfinite(number) else _refuse(name, "a finite number")
 
 
 def _a_probability(name: str, value: Any) -> float:

@@ -155,7 +155,7 @@ def _create(name: str, role: str, openai_class: str, module: str, factory_name: 
     except ImportError as error:  # names the provider's package and its pip line
         raise NotReadyError(f"{role} {name!r}: {error}") from error
     except Exception as error:
-        what = f"{role} {name!r} cannot be made: {type(error).__name__}: {without_input(error)}."
+        what = f"{role} {name!r} cannot be made: {type(error).__name__}: {without_input(error).rstrip('.')}."
         raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error
 
 
