@@ -61,6 +61,9 @@ _HAYSTACK: Final = "openinference.instrumentation.haystack"
 _PRINTED_MESSAGE: Final = re.compile(r'"ChatMessage\(_role=<ChatRole\.\w+: \'(\w+)\'>((?:[^"\\]|\\.)*)"')
 """Matches a printed message of Haystack as JSON text: its role, and the rest with its content."""
 _TEXT_CONTENT: Final = re.compile(r"""TextContent\(text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""", re.DOTALL)
+_AUTOGEN: Final = "openinference.instrumentation.autogen_agentchat"
+_AUTOGEN_MESSAGE: Final = re.compile(r'"id=\'(?:[^"\\]|\\.)*"')
+"""Matches a printed message of AutoGen as JSON text: ``"id='…' source='user' … content='…' type='TextMessage'"``."""
 _DSPY_CALL: Final = ".__call__"
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _NO_CONTENT: Final = NoContent(
@@ -141,7 +144,7 @@ def _readable(value: Any, name: str, scope: str) -> Any:
     if scope == _HAYSTACK:
         return _PRINTED_MESSAGE.sub(_haystack_message, value)
     if name == semconv.INPUT_VALUE:
-        return value
+        return _AUTOGEN_MESSAGE.sub(_autogen_text, value) if scope == _AUTOGEN else value
     if scope == _SMOLAGENTS and _OBJECT.match(value):
         printed = value.rpartition(_FINAL_STEP)[2].removesuffix(")")
         return None if _FINAL_STEP not in value else printed_text(printed) if printed[:1] in _QUOTES else printed
@@ -153,8 +156,14 @@ _QUOTES: Final = ("'", '"')
 
 def _haystack_message(printed: re.Match[str]) -> str:
     """Return a printed message as JSON; ``null`` for a message without text, whose calls are on the spans of models."""
-    texts = _TEXT_CONTENT.findall(str(json.loads(f'"{printed[2]}"')))
+    texts = _TEXT_CONTENT.findall(str(from_wire(f'"{printed[2]}"')))
     return json.dumps({"role": printed[1], "content": "".join(map(printed_text, texts))}) if texts else "null"
+
+
+def _autogen_text(printed: re.Match[str]) -> str:
+    """Return the text of a printed message as JSON; the message unchanged if its content is no text, as with an image."""
+    content = str(from_wire(printed[0])).partition(" content=")[2].rpartition(" type='")[0]
+    return json.dumps(printed_text(content)) if content.startswith(_QUOTES) else printed[0]
 
 
 def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> bool:
