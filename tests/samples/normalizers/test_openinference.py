@@ -371,6 +371,15 @@ def test_a_printed_message_that_is_no_json_is_read(scope: str, printed: str) -> 
     assert is_sound(samples_of(external(written, f"openinference.instrumentation.{scope}")))
 
 
+@pytest.mark.parametrize("printed", ["<groq.Stream object at 0x7f3fdc7da590>", "<groq.AsyncStream object at 0x7f3f>"])
+def test_a_stream_of_groq_is_no_answer(printed: str) -> None:
+    asked = {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": QUESTION}
+
+    samples = samples_of(of("LLM", {**asked, "output.value": printed}, "openinference.instrumentation.groq"))
+
+    assert samples.single_turn == SingleTurnSample(user_input=QUESTION)
+
+
 @pytest.mark.parametrize("printed", ["<generator object>", '{"response_gen": "<async_generator object>", "nodes": []}'])
 def test_an_unread_stream_is_no_answer(printed: str) -> None:
     of_stream = {"output.value": printed, "output.mime_type": "application/json"}

@@ -52,8 +52,8 @@ _FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
 _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
 """Matches printed objects of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
-_STREAM: Final = re.compile(r'(?:\{"response_gen": ")?<(?:async_)?generator object')
-"""Matches the output of a stream that was not read yet: LlamaIndex's query engine."""
+_STREAM: Final = re.compile(r'(?:\{"response_gen": ")?<(?:(?:async_)?generator object|[\w.]+ object at 0x)')
+"""Matches the output of a stream that was not read yet, as Python prints it: LlamaIndex's query engine, Groq's client."""
 _SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
 _FINAL_STEP: Final = "FinalAnswerStep(output="
 """Beginning of the last of the printed steps that are the output of smolagents' stream."""
