@@ -340,6 +340,46 @@ def test_a_graph_whose_node_waits_for_a_person_gives_no_sample() -> None:
 LLAMA_INDEX = "openinference.instrumentation.llama_index"
 
 
+@pytest.mark.parametrize("text", [QUESTION, 'It\'s "Paris"?\nYes.'])
+def test_a_printed_message_of_autogen_is_its_text(text: str) -> None:
+    printed = f"id='7' source='user' models_usage=None metadata={{}} content={text!r} type='TextMessage'"
+    written = {
+        "openinference.span.kind": "AGENT",
+        "input.value": json.dumps({"messages": [printed], "cancellation_token": "<autogen_core.CancellationToken>"}),
+        "output.value": ANSWER,
+    }
+
+    samples = samples_of(external(written, "openinference.instrumentation.autogen_agentchat"))
+
+    assert samples.single_turn == SingleTurnSample(user_input=text, response=ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("scope", "printed"),
+    [
+        ("autogen_agentchat", "id='\\x' content='a' type='TextMessage'"),
+        ("haystack", "ChatMessage(_role=<ChatRole.USER: 'user'>\\x)"),
+    ],
+)
+def test_a_printed_message_that_is_no_json_is_read(scope: str, printed: str) -> None:
+    written = {
+        "openinference.span.kind": "AGENT",
+        "input.value": f'{{"messages": ["{printed}"]}}',
+        "output.value": ANSWER,
+    }
+
+    assert is_sound(samples_of(external(written, f"openinference.instrumentation.{scope}")))
+
+
+@pytest.mark.parametrize("printed", ["<groq.Stream object at 0x7f3fdc7da590>", "<groq.AsyncStream object at 0x7f3f>"])
+def test_a_stream_of_groq_is_no_answer(printed: str) -> None:
+    asked = {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": QUESTION}
+
+    samples = samples_of(of("LLM", {**asked, "output.value": printed}, "openinference.instrumentation.groq"))
+
+    assert samples.single_turn == SingleTurnSample(user_input=QUESTION)
+
+
 @pytest.mark.parametrize("printed", ["<generator object>", '{"response_gen": "<async_generator object>", "nodes": []}'])
 def test_an_unread_stream_is_no_answer(printed: str) -> None:
     of_stream = {"output.value": printed, "output.mime_type": "application/json"}

@@ -65,6 +65,29 @@ def test_a_decorated_function_is_read_of_its_arguments(given: Any) -> None:
     )
 
 
+def _asked(prompt: str) -> Any:
+    prompts = json.dumps([{"role": "user", "parts": [{"type": "text", "content": prompt}]}])
+    answers = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}])
+    written = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": prompts, "gen_ai.output.messages": answers}
+    return external(written, "opentelemetry.instrumentation.openai.v1", span_id=2, parent_id=1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"args": [QUESTION], "kwargs": {"user_id": "u7", "top_k": 3}},
+        {"args": ["Service", QUESTION], "kwargs": {}},
+        {"args": [[{"role": "user", "content": QUESTION}]], "kwargs": {"user_id": "u7"}},
+        {"args": ["u7", [{"role": "user", "content": QUESTION}]], "kwargs": {}},
+        {"args": [], "kwargs": {"user_id": "u7", "history": [{"role": "user", "content": QUESTION}]}},
+    ],
+)
+def test_another_argument_is_no_question(given: Any) -> None:
+    single_turn = samples_of(of("workflow", given, ANSWER, span_id=1), _asked(QUESTION)).single_turn
+
+    assert single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
 @pytest.mark.parametrize(
     ("given", "arguments"),
     [
@@ -72,6 +95,7 @@ def test_a_decorated_function_is_read_of_its_arguments(given: Any) -> None:
         ({"input_str": "{'a': 2, 'b': [True]}", "inputs": None}, {"a": 2, "b": [True]}),
         ({"input_str": "2 + 3", "inputs": None}, "2 + 3"),
         ({"args": [], "kwargs": {"a": 2}}, {"a": 2}),
+        ({"args": [2, 3], "kwargs": {"b": 4}}, {"0": 2, "1": 3, "b": 4}),
     ],
 )
 def test_a_tool_is_read_of_its_callbacks_arguments(given: Any, arguments: Any) -> None:

@@ -110,7 +110,7 @@ def test_a_function_with_one_argument_was_asked_that_argument() -> None:
     both = external({**LANGFUSE_RUN, "langfuse.observation.input": '{"args": ["a"], "kwargs": {"b": 1}}'})
 
     assert content_of(external(LANGFUSE_RUN))[semconv.INPUT_VALUE] == QUESTION
-    assert content_of(both)[semconv.INPUT_VALUE] == {"args": ["a"], "kwargs": {"b": 1}}
+    assert content_of(both)[semconv.INPUT_VALUE] == {"0": "a", "b": 1}
 
 
 def test_metadata_of_the_observation_replaces_metadata_of_the_trace() -> None:

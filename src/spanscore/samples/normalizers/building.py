@@ -77,13 +77,19 @@ _OF_SMOLAGENTS: Final = "sanitize_inputs_outputs"
 
 
 def arguments_in(value: Any) -> Any:
-    """Return the arguments in ``{"args": […], "kwargs": {…}}``: ``kwargs``, or the only argument; other values unchanged."""
+    """Return the arguments in ``{"args": […], "kwargs": {…}}``: the only argument, otherwise all by position or name.
+
+    Other values are returned unchanged.
+    """
     if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs", _OF_SMOLAGENTS}:
         return value
     args, kwargs = value.get("args"), value.get("kwargs")
     if not args:
         return kwargs
-    return args[0] if not kwargs and isinstance(args, list) and len(args) == 1 else value
+    if not isinstance(args, list):
+        return value
+    positional = {str(position): argument for position, argument in enumerate(args)}
+    return args[0] if len(args) == 1 and not kwargs else positional | (kwargs or {})
 
 
 def value_of(text: Any) -> Any:

@@ -54,8 +54,8 @@ _FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
 _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
 """Matches printed objects of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
-_STREAM: Final = re.compile(r'(?:\{"response_gen": ")?<(?:async_)?generator object')
-"""Matches the output of a stream that was not read yet: LlamaIndex's query engine."""
+_STREAM: Final = re.compile(r'(?:\{"response_gen": ")?<(?:(?:async_)?generator object|[\w.]+ object at 0x)')
+"""Matches the output of a stream that was not read yet, as Python prints it: LlamaIndex's query engine, Groq's client."""
 _SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
 _FINAL_STEP: Final = "FinalAnswerStep(output="
 """Beginning of the last of the printed steps that are the output of smolagents' stream."""
@@ -63,6 +63,9 @@ _HAYSTACK: Final = "openinference.instrumentation.haystack"
 _PRINTED_MESSAGE: Final = re.compile(r'"ChatMessage\(_role=<ChatRole\.\w+: \'(\w+)\'>((?:[^"\\]|\\.)*)"')
 """Matches a printed message of Haystack as JSON text: its role, and the rest with its content."""
 _TEXT_CONTENT: Final = re.compile(r"""TextContent\(text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""", re.DOTALL)
+_AUTOGEN: Final = "openinference.instrumentation.autogen_agentchat"
+_AUTOGEN_MESSAGE: Final = re.compile(r'"id=\'(?:[^"\\]|\\.)*"')
+"""Matches a printed message of AutoGen as JSON text: ``"id='…' source='user' … content='…' type='TextMessage'"``."""
 _DSPY_CALL: Final = ".__call__"
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _NO_CONTENT: Final = NoContent(
@@ -149,7 +152,7 @@ def _readable(value: Any, name: str, scope: str) -> Any:
     if scope == _HAYSTACK:
         return _PRINTED_MESSAGE.sub(_haystack_message, value)
     if name == semconv.INPUT_VALUE:
-        return value
+        return _AUTOGEN_MESSAGE.sub(_autogen_text, value) if scope == _AUTOGEN else value
     if scope == _SMOLAGENTS and _OBJECT.match(value):
         printed = value.rpartition(_FINAL_STEP)[2].removesuffix(")")
         return None if _FINAL_STEP not in value else printed_text(printed) if printed[:1] in _QUOTES else printed
@@ -161,8 +164,14 @@ _QUOTES: Final = ("'", '"')
 
 def _haystack_message(printed: re.Match[str]) -> str:
     """Return a printed message as JSON; ``null`` for a message without text, whose calls are on the spans of models."""
-    texts = _TEXT_CONTENT.findall(str(json.loads(f'"{printed[2]}"')))
+    texts = _TEXT_CONTENT.findall(str(from_wire(f'"{printed[2]}"')))
     return json.dumps({"role": printed[1], "content": "".join(map(printed_text, texts))}) if texts else "null"
+
+
+def _autogen_text(printed: re.Match[str]) -> str:
+    """Return the text of a printed message as JSON; the message unchanged if its content is no text, as with an image."""
+    content = str(from_wire(printed[0])).partition(" content=")[2].rpartition(" type='")[0]
+    return json.dumps(printed_text(content)) if content.startswith(_QUOTES) else printed[0]
 
 
 def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> bool:
