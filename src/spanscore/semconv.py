@@ -125,10 +125,10 @@ NOT_READ_OPERATIONS: Final = frozenset(
 """Operations whose spans have no question and no answer. Such spans are not read, and alone make no unit."""
 WORDLESS_REQUESTS: Final = frozenset(
     f"{prefix}{name}"
-    for name in ("embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
+    for name in ("embed", "embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
     for prefix in ("", "a")
 )
-"""LiteLLM's request types without a prompt and answer in words, which are treated like `EMBEDDINGS`."""
+"""Requests of LiteLLM, and Langtrace's ``embed``, without a prompt and answer in words; they are treated like `EMBEDDINGS`."""
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """Operations in which a model answers a prompt."""
 WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})

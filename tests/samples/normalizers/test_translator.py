@@ -49,6 +49,7 @@ def test_our_own_spans_stay_as_they_are() -> None:
         {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "m"},
         {"gen_ai.system": "openai", "llm.request.type": "embedding"},
         {"gen_ai.system": "openai", "gen_ai.operation.name": "aembedding", "gen_ai.request.model": "m"},
+        {"gen_ai.operation.name": "embed", "gen_ai.request.model": "m"},
         {"gen_ai.system": "openai", "type": "custom", "name": "turn"},
         {"gen_ai.system": "openai", "gen_ai.request.model": "tts-1", "gen_ai.response.model": "tts-1"},
         {"gen_ai.operation.name": "evaluation", "gen_ai.evaluation.name": "faithfulness"},

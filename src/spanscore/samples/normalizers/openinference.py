@@ -60,7 +60,7 @@ _SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
 _FINAL_STEP: Final = "FinalAnswerStep(output="
 """Beginning of the last of the printed steps that are the output of smolagents' stream."""
 _HAYSTACK: Final = "openinference.instrumentation.haystack"
-_PRINTED_MESSAGE: Final = re.compile(r'"ChatMessage\(_role=<ChatRole\.\w+: \'(\w+)\'>((?:[^"\\]|\\.)*)"')
+_HAYSTACK_MESSAGE: Final = re.compile(r'"ChatMessage\(_role=<ChatRole\.\w+: \'(\w+)\'>((?:[^"\\]|\\.)*)"')
 """Matches a printed message of Haystack as JSON text: its role, and the rest with its content."""
 _TEXT_CONTENT: Final = re.compile(r"""TextContent\(text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""", re.DOTALL)
 _AUTOGEN: Final = "openinference.instrumentation.autogen_agentchat"
@@ -149,10 +149,11 @@ def _readable(value: Any, name: str, scope: str) -> Any:
         return value
     if value in _NOT_VALUES and scope.startswith(_JAVA):
         return None
-    if scope == _HAYSTACK:
-        return _PRINTED_MESSAGE.sub(_haystack_message, value)
+    if scope in _PRINTED_MESSAGES:
+        message, read = _PRINTED_MESSAGES[scope]
+        return message.sub(read, value)
     if name == semconv.INPUT_VALUE:
-        return _AUTOGEN_MESSAGE.sub(_autogen_text, value) if scope == _AUTOGEN else value
+        return value
     if scope == _SMOLAGENTS and _OBJECT.match(value):
         printed = value.rpartition(_FINAL_STEP)[2].removesuffix(")")
         return None if _FINAL_STEP not in value else printed_text(printed) if printed[:1] in _QUOTES else printed
@@ -172,6 +173,13 @@ def _autogen_text(printed: re.Match[str]) -> str:
     """Return the text of a printed message as JSON; the message unchanged if its content is no text, as with an image."""
     content = str(from_wire(printed[0])).partition(" content=")[2].rpartition(" type='")[0]
     return json.dumps(printed_text(content)) if content.startswith(_QUOTES) else printed[0]
+
+
+_PRINTED_MESSAGES: Final = {
+    _HAYSTACK: (_HAYSTACK_MESSAGE, _haystack_message),
+    _AUTOGEN: (_AUTOGEN_MESSAGE, _autogen_text),
+}
+"""Scope → pattern of a printed message, and function that returns it as JSON."""
 
 
 def _can_be_read(raw_content: Mapping[str, Any], operation: str, scope: str) -> bool:
