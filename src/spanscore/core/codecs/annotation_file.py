@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from json import JSONDecodeError
-from math import isfinite, nan
+from math import isfinite
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, get_args
 
 from spanscore.core.codecs.stored_sample import ID, KNOWN, sample_of
-from spanscore.core.codecs.text import json_in
+from spanscore.core.codecs.text import json_in, plain_number
 from spanscore.core.printable import did_you_mean, format_count, names_listed
 from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.core.score import Label, Scale
@@ -404,11 +403,8 @@ def _a_text(name: str, value: Any) -> str:
 
 
 def _a_number(name: str, value: Any) -> float:
-    number = nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with suppress(OverflowError):  # an integer above the range of a double
-            number = float(value)
-    return number if isfinite(number) else _refuse(name, "a finite number")
+    number = plain_number(value)
+    return float(number) if number is not None and isfinite(number) else _refuse(name, "a finite number")
 
 
 def _a_probability(name: str, value: Any) -> float:
