@@ -44,7 +44,7 @@ def test_units_of_that_time_are_scored_with_the_next_one(but: tuple[str, ...], m
     answers += [chain.invoke(QUESTION) for _ in range(5)]
     assert scorer.flush(10)
 
-    assert flushed is False
+    assert flushed is False, scorer.status()
     assert len(answers) == 10
     assert scorer.status().outcomes == {"grounded": {"scored": 10}}
     assert scorer.shutdown(5)
