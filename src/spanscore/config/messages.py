@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.config.credentials import HOW_TO_GIVE, Place, may_be_credential, without_credentials
-from spanscore.core.printable import did_you_mean, format_count, printable
+from spanscore.core.printable import did_you_mean, format_count, printable, shorten
 from spanscore.errors import ConfigurationError, NotReadyError
 
 # --- renamed keys ---------------------------------------------------------------------------------------------------
@@ -366,8 +366,7 @@ def describe_faults(
         if place in lines:
             continue
         if not any(map(may_be_credential, place)):
-            shown = printable(as_written(repr(without_credentials(entry["input"]))))
-            shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 1]}…"
+            shown = shorten(printable(as_written(repr(without_credentials(entry["input"])))), _LONGEST_VALUE)
         lines[place] = _line(entry, tree, f" (given: {shown})")
     return lines
 

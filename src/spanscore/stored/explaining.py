@@ -216,7 +216,7 @@ def _why_streamed(seen: Iterable[_ReadSpan]) -> Iterator[tuple[str, list[str]]]:
 
 def _remedy_for_names(span: SpanData) -> str:
     """Return the remedy for texts under names that no normalizer reads; empty if the span has no such texts."""
-    lacking = conventional(span, no_content=lambda: NoContent("no content", "")).no_content
+    lacking = conventional(span, no_content=lambda scope: NoContent("no content", "")).no_content
     return "" if lacking is None else lacking.hint
 
 

@@ -21,7 +21,10 @@ _ENTRY: Final = re.compile(r'(?:\A\["|", ")(system|user|assistant|tool)":"')
 
 def is_printed(text: Any) -> bool:
     """Return whether a value is a printed list of texts."""
-    return isinstance(text, str) and text.startswith(_OPENING) and text.endswith(_CLOSING) and len(text) > len("[]") + 1
+    has_room = isinstance(text, str) and len(text) >= len(
+        _OPENING + _CLOSING
+    )  # the ends must not overlap, as in ``["]``
+    return has_room and text.startswith(_OPENING) and text.endswith(_CLOSING)
 
 
 def prompt_of(texts: list[str]) -> list[dict[str, Any]]:
@@ -52,11 +55,11 @@ def content_in_log(scope: str, body: Any) -> tuple[str, Mapping[str, Any]] | Non
         body: ``Chat Model Completion:`` and, in the next line, the printed texts.
     """
     handler = _HANDLERS.get(scope.rpartition(".")[2]) if scope.startswith(LOGGERS) else None
-    printed = str(body).partition("\n")[2].strip()
-    if handler is None or not is_printed(printed):
+    if handler is None:
         return None
     event, name, read = handler
-    return event, {name: read(printed)}
+    printed = str(body).partition("\n")[2].strip()
+    return (event, {name: read(printed)}) if is_printed(printed) else None
 
 
 def _split(text: str) -> list[str]:

@@ -146,15 +146,11 @@ class GenAINormalizer:
 
     def normalize(self, span: SpanData) -> SpanData:
         """Return spanscore's own span unchanged, and any other span with GenAI names only."""
-        return (
-            span
-            if span.scope == semconv.CAPTURE_SCOPE
-            else conventional(span, no_content=partial(_no_content, span.scope))
-        )
+        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, no_content=_no_content)
 
 
-def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> SpanData:
-    """Return a span of the conventions with GenAI names only; ``no_content`` returns the reason if it has no content."""
+def conventional(span: SpanData, *, no_content: Callable[[str], NoContent]) -> SpanData:
+    """Return a span of the conventions with GenAI names only; ``no_content`` returns the reason for no content, by scope."""
     raw = in_conventional_names(raw_attributes(span))
     names = _NAMES[(*raw,)]
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
@@ -168,7 +164,7 @@ def conventional(span: SpanData, *, no_content: Callable[[], NoContent]) -> Span
         plain.setdefault(semconv.WORKFLOW_NAME, span.name)
     render = _RENDERERS.get(operation, _ROOT)
     raw_content = _content_attributes(raw, names.newest, span.events)
-    reason = None if raw_content else _unknown_form(raw) or no_content()
+    reason = None if raw_content else _unknown_form(raw) or no_content(span.scope)
     tools = raw_content.pop(semconv.TOOL_DEFINITIONS, raw.get(semconv.MODEL_REQUEST_PARAMETERS))
     if tools is None and names.functions:
         tools = positions({name: raw[name] for name in names.functions}, semconv.REQUEST_FUNCTIONS)

@@ -21,6 +21,7 @@ from spanscore.samples.normalizers.building import (
     raw_attributes,
     rename_attributes,
     tool_content,
+    unwrap,
 )
 
 TYPE, SUBTYPE = "genkit:type", "genkit:metadata:subtype"
@@ -95,10 +96,9 @@ def _model(raw_content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_with_parts(raw_content: Mapping[str, Any]) -> dict[str, Any]:
-    result = json_at(raw_content, _OUTPUT)
     return {
         semconv.TOOL_CALL_ARGUMENTS: json_at(raw_content, _INPUT),
-        semconv.TOOL_CALL_RESULT: result["output"] if isinstance(result, dict) and "output" in result else result,
+        semconv.TOOL_CALL_RESULT: unwrap(json_at(raw_content, _OUTPUT), "output"),
     }
 
 

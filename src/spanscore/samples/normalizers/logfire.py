@@ -99,7 +99,7 @@ class Logfire:
         raw = raw_attributes(span)
         operation = _operation(span, raw)
         if operation in semconv.MODEL_OPERATIONS and semconv.INPUT_MESSAGES in raw:
-            return conventional(span, no_content=lambda: _NO_CONTENT)
+            return conventional(span, no_content=lambda scope: _NO_CONTENT)
         plain = plain_attributes(raw, operation, {"session_id": text_or_none(raw.get("group_id"))})
         plain |= name_attribute(operation, str(raw.get("name") or span.name))
         plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
@@ -109,7 +108,7 @@ class OpenLLMetry:
             plain = {semconv.OPERATION_NAME: semconv.VECTOR_DB}
             return in_genai_names(span, plain, {_RESULTS: results} if results else {}, _results, no_content=None)
         if semconv.TRACELOOP_KIND not in raw:
-            return _model(conventional(span, no_content=partial(_no_content, span.scope)), metadata)
+            return _model(conventional(span, no_content=_no_content), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
         # The content of a step is left out, because the spans around it have the same content.
